@@ -24,6 +24,8 @@ SOME = (
     "prompts-get-embedded-resource",
     "completion-complete",
     "caching",
+    "input-required-result-multi-round",
+    "input-required-result-tampered-state",
 )
 """One or two of each kind, which take half a second each."""
 

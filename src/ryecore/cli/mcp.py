@@ -98,7 +98,7 @@ def mcp() -> None:
     multiple=True,
     metavar="CAPABILITY",
     help="What clients may do, such as rye.execute.tool.acme.*; by default execute and fetch "
-    "everything.",
+    "everything, and answer what tools ask.",
 )
 @click.option(
     "--tools",
@@ -236,7 +236,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _check_grant(grant: str, *, allow_sign: bool) -> None:
-    if not grant.startswith(("rye.execute.", "rye.fetch.", "rye.sign.", "rye.*")):
+    if not grant.startswith(("rye.execute.", "rye.fetch.", "rye.ask.", "rye.sign.", "rye.*")):
         raise InputError(
             f"{grant!r} isn't a capability.",
             next_step="Write such as rye.execute.tool.acme.* or rye.fetch.*.",

@@ -83,6 +83,10 @@ class Approvals:
         self._calls: dict[str, _Call] = {}
         self._open: OrderedDict[str, _Open] = OrderedDict()
 
+    def knows(self, state: str) -> bool:
+        """Return whether a state is that of an open question."""
+        return state in self._open
+
     @contextmanager
     def during(
         self, call_id: str, ctx: ServerRequestContext[Any, Any], params: InputResponseRequestParams

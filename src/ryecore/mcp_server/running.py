@@ -1,26 +1,38 @@
-"""One request of a client as a call of ryecore: its capabilities, its progress, its questions."""
+"""One request of a client as a call of ryecore: its capabilities, its reports, its questions."""
 
-import math
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any, Final, TypeVar
 
-import anyio
-import anyio.from_thread
+from anyio.abc import TaskGroup
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import InputResponseRequestParams
+from mcp_types import INVALID_PARAMS, InputResponseRequestParams
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ryecore.errors import RyeError
+from ryecore.frozen import frozen
 from ryecore.mcp_server.approvals import Approvals, InputRequired
-from ryecore.mcp_server.peers import Peers, send_log, wants_level
+from ryecore.mcp_server.asking import ask_client
+from ryecore.mcp_server.parking import ParkedCall, Parking
+from ryecore.mcp_server.peers import Peers
+from ryecore.mcp_server.reporting import reporting
 from ryecore.policy import CallContext
-from ryecore.policy.context import EventSink
+from ryecore.policy.reports import Ask
 
-__all__ = ["CallRunner", "report_steps"]
+__all__ = ["CallRunner", "Transport"]
 
 T = TypeVar("T")
+
+_ASKABLE: Final = ("elicitation", "sampling", "roots")
+
+
+@frozen(eq=False)
+class Transport:
+    """A transport that is served; its calls that wait for their clients end with it."""
+
+    tasks: TaskGroup
 
 
 class CallRunner:
@@ -36,6 +48,7 @@ class CallRunner:
         self.grants = grants
         self._approvals = approvals
         self._peers = peers
+        self._parking = Parking()
 
     async def run(
         self,
@@ -46,6 +59,9 @@ class CallRunner:
     ) -> T:
         """Do the work of a request on behalf of its client, which is told of each step.
 
+        A client since 2026 that can be asked gets a tool's questions as the result, and calls again
+        to continue the same call.
+
         Args:
             ctx: The request.
             params: Its parameters.
@@ -55,17 +71,59 @@ class CallRunner:
         Raises:
             InputRequired: The client has to call again, with an answer.
             RyeError: From the work.
-            MCPError: From the work.
+            MCPError: From the work, or the request continues none.
         """
+        parked: ParkedCall[T] | None = self._parking.take(ctx, params)
+        if parked is None:
+            self._check_state(params)
+            if not _outlives_request(ctx):
+                return await self._run(
+                    ctx, params, work, more, partial(ask_client, ctx), lambda _: None
+                )
+
+            async def run(parked: ParkedCall[T]) -> T:
+                def note(reports: Any) -> None:
+                    parked.reports = reports
+
+                return await self._run(ctx, params, work, more, parked.ask, note)
+
+            parked = self._parking.begin(ctx, params, ctx.lifespan_context.tasks, run)
+        return await self._parking.serve(parked, ctx, params)
+
+    async def _run(
+        self,
+        ctx: ServerRequestContext[Any, Any],
+        params: InputResponseRequestParams,
+        work: Callable[[CallContext], Awaitable[T]],
+        more: frozenset[str],
+        ask: Ask,
+        note: Callable[[Any], None],
+    ) -> T:
         failure: Exception | None = None
-        async with report_steps(ctx, self._peers) as sink:
-            call = CallContext(capabilities=self.grants | more, event_sink=sink, caller="mcp")
+        async with reporting(ctx, self._peers) as reports:
+            note(reports)
+            call = CallContext(
+                capabilities=self.grants | more,
+                event_sink=reports.event_sink,
+                caller="mcp",
+                report_sink=reports.report_sink,
+                ask=ask,
+            )
             with self._asking(call.call_id, ctx, params):
                 try:
                     return await work(call)
                 except (InputRequired, RyeError, MCPError) as raised:
                     failure = raised  # which a task group would wrap
         raise failure
+
+    def _check_state(self, params: InputResponseRequestParams) -> None:
+        state = params.request_state
+        if not state or (self._approvals is not None and self._approvals.knows(state)):
+            return
+        raise MCPError(
+            code=INVALID_PARAMS,
+            message="request_state is unknown: it was changed, was used already, or is too old.",
+        )
 
     def _asking(
         self, call_id: str, ctx: ServerRequestContext[Any, Any], params: InputResponseRequestParams
@@ -75,42 +133,9 @@ class CallRunner:
         return self._approvals.during(call_id, ctx, params)
 
 
-@asynccontextmanager
-async def report_steps(
-    ctx: ServerRequestContext[Any, Any], peers: Peers
-) -> AsyncIterator[EventSink | None]:
-    """Yield the sink of a call's events, for any thread; None where the client wants none.
-
-    A client that asked for progress is notified of each step, and one that wants messages of the
-    level `debug` gets one for each.
-    """
-    wants_progress = ctx.meta is not None and ctx.meta.get("progress_token") is not None
-    wants_log = wants_level(ctx, peers, "debug")
-    if not wants_progress and not wants_log:
-        yield None
-        return
-    here = threading.get_ident()
-    send, receive = anyio.create_memory_object_stream[str](math.inf)
-
-    def sink(event: Mapping[str, object]) -> None:
-        # The step and the item alone: a client may not see the values of an event.
-        message = f"{event.get('step', '')} {event.get('item_id', '')}".strip()
-        if threading.get_ident() == here:
-            send.send_nowait(message)
-        else:
-            anyio.from_thread.run_sync(send.send_nowait, message)
-
-    async def report() -> None:
-        async with receive:
-            count = 0
-            async for message in receive:
-                count += 1
-                if wants_progress:
-                    await ctx.session.report_progress(count, message=message)
-                if wants_log:
-                    await send_log(ctx, peers, "debug", message, "ryecore")
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(report)
-        async with send:
-            yield sink
+def _outlives_request(ctx: ServerRequestContext[Any, Any]) -> bool:
+    """Return whether a call may have to wait for a further request of the client."""
+    if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        return False
+    offered = ctx.session.client_capabilities
+    return offered is not None and any(getattr(offered, name) is not None for name in _ASKABLE)

@@ -18,7 +18,7 @@ from ryecore.mcp_server.offer import OfferReader
 from ryecore.mcp_server.peers import Peers
 from ryecore.mcp_server.prompts import Prompts
 from ryecore.mcp_server.resources import Resources
-from ryecore.mcp_server.running import CallRunner
+from ryecore.mcp_server.running import CallRunner, Transport
 from ryecore.mcp_server.schemas import INSTRUCTIONS, INSTRUCTIONS_WITHOUT_VERBS
 from ryecore.mcp_server.subscriptions import Subscriptions
 from ryecore.mcp_server.tools import Tools
@@ -27,7 +27,7 @@ from ryecore.rye import Rye
 
 __all__ = ["DEFAULT_GRANTS", "create_server", "origins_of"]
 
-DEFAULT_GRANTS: Final = frozenset({"rye.execute.*", "rye.fetch.*"})
+DEFAULT_GRANTS: Final = frozenset({"rye.execute.*", "rye.fetch.*", "rye.ask.*"})
 """The capabilities of a client by default."""
 
 
@@ -78,8 +78,8 @@ def create_server(
 
     @asynccontextmanager
     async def lifespan(_: Server[Any]) -> AsyncIterator[object]:
-        transport = object()
         async with anyio.create_task_group() as tasks:
+            transport = Transport(tasks)
             tasks.start_soon(notifier.run)
             yield transport
             tasks.cancel_scope.cancel()
