@@ -216,3 +216,25 @@ def test_a_pattern_that_is_none_is_refused(workspace: Workspace, pattern: str) -
         out, err = server.communicate(timeout=30)
     assert (server.returncode, out) == (2, b"")
     assert b"must be the id of a tool" in err
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_client_that_cannot_answer_what_a_tool_must_ask_is_refused_first(
+    workspace: Workspace, mode: str
+) -> None:
+    body = "def execute(params, project):\n    open(f'{project}/ran', 'w').close()"
+    workspace.python("acme/asks", body, may_ask=["sample", "roots"], must_ask=["sample"])
+    async with (
+        workspace.open() as rye,
+        Client(create_server([rye], tools=["*"]), mode=mode) as client,
+    ):
+        if mode == "auto":
+            with pytest.raises(MCPError, match="sampling") as refused:
+                await client.call_tool("acme__asks", {})
+            assert refused.value.code == -32021
+            assert refused.value.data == {"requiredCapabilities": {"sampling": {}}}
+        else:
+            done = await client.call_tool("acme__asks", {})
+            assert done.is_error
+            assert "needs a client with sampling" in text_of(done)
+    assert not (workspace.project / "ran").exists()

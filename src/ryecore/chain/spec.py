@@ -164,6 +164,7 @@ class ElementSpec:
         hints: What it says of its effects: `read_only`, `destructive`, `idempotent`, `open_world`.
         reports: Whether its process gets a channel, for its progress and log messages.
         may_ask: What it may ask its caller by that channel.
+        must_ask: Which of these it can't do without.
     """
 
     executor_id: str | None = None
@@ -192,6 +193,7 @@ class ElementSpec:
     warm: WarmSpec | Literal[False] | None = None
     reports: bool = False
     may_ask: tuple[str, ...] = field(default=(), converter=_strings)
+    must_ask: tuple[str, ...] = field(default=(), converter=_strings)
 
     @property
     def has_channel(self) -> bool:
@@ -306,7 +308,7 @@ _WARM: Final = {
 _AS_DECLARED: Final = (
     "executor_id", "version", "tool_type", "category", "description", "config", "config_schema",
     "file_types", "item_paths", "own_process", "parallel_safe", "output_schema", "hints",
-    "reports", "may_ask",
+    "reports", "may_ask", "must_ask",
 )  # fmt: skip
 """The keys that stand in `ElementSpec` as they are declared."""
 
@@ -343,6 +345,7 @@ SPEC_SCHEMA: Final[Mapping[str, object]] = {
         ),
         "reports": _FLAG,
         "may_ask": {"type": "array", "items": {"enum": ASK_KINDS}},
+        "must_ask": {"type": "array", "items": {"enum": ASK_KINDS}},
         "warm": _WARM,
     },
 }

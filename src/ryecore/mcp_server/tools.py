@@ -14,10 +14,13 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_PARAMS,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
     CallToolRequestParams,
     CallToolResult,
+    ClientCapabilities,
     InputRequiredResult,
     ListToolsResult,
+    MissingRequiredClientCapabilityErrorData,
     PaginatedRequestParams,
     Tool,
     ToolAnnotations,
@@ -25,7 +28,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ryecore.chain.model import ExecutionResult, ValidChain
-from ryecore.errors import RyeError
+from ryecore.errors import InputError, RyeError
 from ryecore.items.description import describe
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.schema import SchemaValidator
@@ -45,7 +48,7 @@ from ryecore.mcp_server.verbs import VERB_NAMES, Verbs
 from ryecore.policy import CallContext
 from ryecore.tools.items import shape_of
 
-__all__ = ["Tools", "tool_of"]
+__all__ = ["Tools", "lacked_capabilities", "tool_of"]
 
 _HINTS: Final = {
     "read_only": "read_only_hint",
@@ -53,6 +56,9 @@ _HINTS: Final = {
     "idempotent": "idempotent_hint",
     "open_world": "open_world_hint",
 }
+
+_CAPABILITIES: Final = {"elicit": "elicitation", "sample": "sampling", "roots": "roots"}
+"""What a tool asks, and the capability of a client that can answer."""
 
 _logger = logging.getLogger(__name__)
 
@@ -66,6 +72,7 @@ class Tools:
         self._runner = runner
         self._seen: object = None
         self._declared: dict[str, tuple[Entry, Tool | None]] = {}
+        self._must_ask: dict[str, tuple[str, ...]] = {}
 
     async def list(
         self, ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams | None
@@ -129,6 +136,8 @@ class Tools:
         *,
         both: bool,
     ) -> CallToolResult:
+        await self._check_client(entry, ctx)
+
         async def work(call: CallContext) -> ExecutionResult:
             return await entry.project.rye.execute(entry.ref, params.arguments or {}, ctx=call)
 
@@ -149,10 +158,36 @@ class Tools:
             both=both,
         )
 
+    async def _check_client(self, entry: Entry, ctx: ServerRequestContext[Any, Any]) -> None:
+        """Refuse a client that can't answer what the tool has to ask.
+
+        Raises:
+            MCPError: It lacks a capability, and its protocol has an error for that.
+            InputError: It lacks a capability.
+        """
+        await self._tool(entry)
+        asked = self._must_ask.get(entry.name, ())
+        lacked = lacked_capabilities(asked, ctx.session.client_capabilities)
+        if not lacked:
+            return
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            required = ClientCapabilities.model_validate({name: {} for name in lacked})
+            data = MissingRequiredClientCapabilityErrorData(required_capabilities=required)
+            raise MCPError(
+                code=MISSING_REQUIRED_CLIENT_CAPABILITY,
+                message=f"{entry.ref} needs a client with {' and '.join(lacked)}.",
+                data=data.model_dump(mode="json", by_alias=True, exclude_none=True),
+            )
+        raise InputError(
+            f"{entry.ref} needs a client with {' and '.join(lacked)}.",
+            next_step="Use a client that has it.",
+        )
+
     async def _forget_changed(self) -> None:
         seen = await anyio.to_thread.run_sync(self._catalog.fingerprint, "tool")
         if seen is None or seen != self._seen:
             self._declared.clear()
+            self._must_ask.clear()
             self._seen = seen
 
     async def _tool(self, entry: Entry) -> Tool | None:
@@ -164,6 +199,7 @@ class Tools:
         try:
             chain = (await entry.project.rye.trace(entry.ref)).chain
             tool = tool_of(entry.name, entry.ref, chain)
+            self._must_ask[entry.name] = chain.head.spec.must_ask
         except RyeError as error:
             self._catalog.leave_out(str(entry.ref), error)
         self._declared[entry.name] = (entry, tool)
@@ -191,6 +227,17 @@ def tool_of(name: str, ref: ItemRef, chain: ValidChain) -> Tool:
         input_schema={"type": "object", **shape.parameters},
         output_schema=None if schema is None else dict(schema),
         annotations=ToolAnnotations(**hints) if hints else None,
+    )
+
+
+def lacked_capabilities(
+    asked: tuple[str, ...], offered: ClientCapabilities | None
+) -> tuple[str, ...]:
+    """Return the capabilities that a client lacks to answer what a tool has to ask."""
+    return tuple(
+        name
+        for kind, name in _CAPABILITIES.items()
+        if kind in asked and getattr(offered, name, None) is None
     )
 
 
