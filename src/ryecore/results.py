@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from ryecore.graph.run import GraphRun as GraphRun
     from ryecore.graph.run_view import RunCheckpoint as RunCheckpoint
     from ryecore.graph.run_view import RunView as RunView
+    from ryecore.policy.authorization import AuthorizationRequest as AuthorizationRequest
+    from ryecore.policy.authorization import Authorize as Authorize
     from ryecore.policy.budget import Account as Account
     from ryecore.policy.budget import Amount as Amount
     from ryecore.policy.budget import Charge as Charge

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ryecore.agent.deps import AgentRunnerDeps
     from ryecore.agent.telemetry import Observer
     from ryecore.audit import Audit
+    from ryecore.policy.authorization import Authorize
     from ryecore.policy.limits import Limits
     from ryecore.policy.permissions import Approve
     from ryecore.policy.reports import Ask
@@ -111,12 +112,11 @@ class Rye:
         allow_env: Iterable[str] = (), trusted_keys: Iterable[PublicKey | str | bytes] = (),
         trust_project_interpreters: bool = False, config: HostConfig | None = None,
         cache_dir: str | os.PathLike[str] | None = None, approve: "Approve | None" = None,
-        ask: "Ask | None" = None,
+        ask: "Ask | None" = None, authorize: "Authorize | None" = None,
         agent: "AgentRunnerDeps | None" = None, deps_factory: str | None = None,
         durability: "Durability" = "process", warm_memory_mib: int = WARM_MEMORY_MIB,
-        recover: bool = False, observer: "Observer | None" = None,
+        recover: bool = False, observer: "Observer | None" = None, objects: str | None = None,
         audit: "str | os.PathLike[str] | Audit | None" = None, state: str | None = None,
-        objects: str | None = None,
     ) -> Self:  # fmt: skip
         """Open a project.
 
@@ -126,35 +126,31 @@ class Rye:
             system_spaces: The system bundles; by default the built-in and the installed ones.
             environ: The environment that tools may inherit from; this process's by default.
             inherit_env: What they inherit: `safe` leaves out what looks like a credential, `all`
-                leaves out nothing, `none` passes only what a process needs to start; or a
-                collection of the names to pass.
+                leaves out nothing, `none` passes only what a process needs; or names to pass.
             allow_env: Names of the project's `.env` that are set for every tool; others are set
                 only for tools with a signed element that names them.
             trusted_keys: Public keys, or their PEM, that are trusted besides those of the spaces.
             trust_project_interpreters: Whether an interpreter inside the project may run.
             config: The host's configuration, by path below `.ai/config/`; it overrides every file.
             cache_dir: The folder of sealed copies; `.ai/cache/sealed` in user space by default.
-            approve: Decides whether a model, a tool or an MCP client may sign or copy something;
-                without it they can't.
-            ask: Answers what tools ask while they run, as far as their signed files declare it;
-                without it their questions are refused.
+            approve: Decides whether models, tools and MCP clients may sign or copy something.
+            ask: Answers what tools ask, as far as their signed files declare it.
+            authorize: Sends a person to log in where an MCP server wants that.
             agent: The models, keys and tools for directives' threads and agents in graphs.
             deps_factory: `package.module:function`, called in each process that ryecore starts for
                 a run: it returns options that can't be sent there, such as `approve` and `agent`.
             durability: What changes of `.ai/state` survive: the end of the `process` or `machine`.
-            warm_memory_mib: The most memory, in MiB, for the templates of warm starts and their
-                forked children; with 0 every process starts cold.
-            recover: Whether to resume every run whose process died, on entry; see `recovered`.
+            warm_memory_mib: The most MiB for templates of warm starts; with 0, all start cold.
+            recover: Whether to resume runs whose process died, on entry; see `recovered`.
             observer: Observes executes, and agents unless `agent` has an observer of its own.
-            audit: The audit log: a file, or a function that takes each `AuditRecord`; by default
-                the file that the variable `RYE_AUDIT` names, if it is set.
+            audit: The audit log: a file, by default that of `RYE_AUDIT`, or a function that takes
+                each `AuditRecord`.
             state: The address of a PostgreSQL server that holds the rows of threads, such as
                 `postgresql://user@host/database`; by default that of `RYE_STATE`, else they are in
                 the project's `.ai/state`.
-            objects: Where threads and graphs keep large results, for every machine that runs the
-                project: the address of a bucket, `s3://bucket/prefix`, or of a PostgreSQL server,
-                the absolute path of a folder, or `folder`, the project's own; by default that of
-                `RYE_OBJECTS`, else where the rows are.
+            objects: Where large results are kept, for every machine that runs the project: the
+                address of a bucket, `s3://bucket/prefix`, or of a PostgreSQL server, the absolute
+                path of a folder, or `folder`; by default that of `RYE_OBJECTS`, else as the rows.
 
         Returns:
             The open Rye, an asynchronous context manager.
@@ -170,7 +166,8 @@ class Rye:
             cache_dir=cache_dir, deps_factory=deps_factory, durability=durability,
             warm_memory_mib=warm_memory_mib, audit=audit, state=state, objects=objects,
         )  # fmt: skip
-        return cls(Parts(settings, environ, approve, agent, observer, audit, ask), recover=recover)
+        parts = Parts(settings, environ, approve, agent, observer, audit, ask, authorize)
+        return cls(parts, recover=recover)
 
     async def execute(
         self, ref: str | ItemRef, parameters: Mapping[str, Any] | None = None, *,

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from ryecore.audit import Audit
     from ryecore.graph.result_cache import Entries
     from ryecore.graph.run import GraphService
+    from ryecore.policy.authorization import Authorize
     from ryecore.policy.execution import Executions
     from ryecore.policy.permissions import Approve
     from ryecore.policy.reports import Ask
@@ -87,11 +88,13 @@ class Parts:
         observer: "Observer | None" = None,
         audit: "Audit | str | os.PathLike[str] | None" = None,
         ask: "Ask | None" = None,
+        authorize: "Authorize | None" = None,
     ) -> None:
         self._settings = settings
         self._environ = environ
         self._approve = approve
         self._ask = ask
+        self._authorize = authorize
         self._agent = agent
         self._observer = observer
         self._audit = audit if callable(audit) else None
@@ -186,7 +189,7 @@ class Parts:
             interpreters,
             auditor,
             os.path.realpath(self.project),
-            _keep_connectors,
+            self._keep_connectors,
             lambda: self._graph_processes,
             settings.warm_memory_mib * 1024 * 1024,
             self._ask,
@@ -408,7 +411,13 @@ class Parts:
             self._observer,
             self._audit,
             self._ask,
+            self._authorize,
         )
+
+    def _keep_connectors(self) -> KeptProcesses:
+        from ryecore.mcp_client.pool import ConnectorPool  # noqa: PLC0415 - for MCP servers alone
+
+        return ConnectorPool(authorize=self._authorize)
 
     async def aclose(self) -> None:
         """End the processes that are kept, and close the store and the search index."""
@@ -418,9 +427,3 @@ class Parts:
             await run_in_thread(self.store.close)
         if "search" in self.__dict__:  # a part that was never needed isn't made to be closed
             self.search.close()
-
-
-def _keep_connectors() -> KeptProcesses:
-    from ryecore.mcp_client.pool import ConnectorPool  # noqa: PLC0415 - for MCP servers alone
-
-    return ConnectorPool()

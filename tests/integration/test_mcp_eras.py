@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ryecore.errors import McpError
 from tests.integration.test_mcp_http import pinned
 from tests.mcp_items import server_item
 from tests.workspace import Workspace
@@ -157,7 +158,6 @@ def test_the_error_of_a_server_that_speaks_neither_quotes_both_refusals(
 ) -> None:
     with http_server(lambda *_: None) as server, workspace.sync() as rye:
         server_item(workspace, transport="http", url=server.url)
-        done = rye.execute("tool:mcp/servers/test")
-        assert not done.success
-        assert "HTTP 400" in str(done.error)
+        with pytest.raises(McpError, match="HTTP 400"):
+            rye.execute("tool:mcp/servers/test")
         assert [method for method, _, _ in server.seen] == ["server/discover", "initialize"]

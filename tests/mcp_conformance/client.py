@@ -15,14 +15,17 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import httpx2
 
 from ryecore import Rye
 from ryecore.errors import RyeError
 from ryecore.mcp_client.authoring import pin_tool, read_declarations, why_unpinnable
 from ryecore.mcp_client.pins import ToolDeclaration
+from ryecore.results import AuthorizationRequest
 from tests.workspace import Workspace
 
 _SERVER: Final = "mcp/servers/suite"
+_CLIENT_DOCUMENT: Final = "https://conformance-test.local/client-metadata.json"
 _EXAMPLES: Final[Mapping[str, object]] = {
     "string": "text", "integer": 3, "number": 2.5, "boolean": True, "array": [], "object": {},
 }  # fmt: skip
@@ -37,6 +40,39 @@ def example_of(schema: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
+def oauth_of(context: Mapping[str, Any]) -> tuple[dict[str, object], dict[str, str]]:
+    """Return a server's `config.oauth` as the suite tells it, and the variables of its secrets."""
+    scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+    if scenario == "auth/basic-cimd":
+        return {"client_metadata_url": _CLIENT_DOCUMENT}, {}
+    if "client_id" not in context:
+        return {}, {}
+    oauth: dict[str, object] = {"client_id": context["client_id"]}
+    variables = {}
+    if "client_secret" in context:
+        oauth["client_secret"] = "${SUITE_SECRET}"
+        variables["SUITE_SECRET"] = context["client_secret"]
+    if "private_key_pem" in context:
+        oauth["private_key"] = "${SUITE_KEY}"
+        oauth["signing_algorithm"] = context.get("signing_algorithm", "ES256")
+        variables["SUITE_KEY"] = context["private_key_pem"]
+    if "client-credentials" in scenario:
+        oauth["grant"] = "client_credentials"
+    return oauth, variables
+
+
+class Visitor:
+    """A person without a browser, who consents: the page redirects at once."""
+
+    redirect_uri = "http://localhost:3000/callback"
+
+    async def __call__(self, request: AuthorizationRequest, /) -> str:
+        """Open the page, and return where it leads."""
+        async with httpx2.AsyncClient() as client:
+            response = await client.get(request.url)
+        return response.headers["location"]
+
+
 class SuiteClient:
     """A project with one server, whose tools are called as a scenario wants.
 
@@ -49,16 +85,20 @@ class SuiteClient:
     def __init__(self, workspace: Workspace, url: str, context: Mapping[str, Any]) -> None:
         self._workspace = workspace
         self._context = context
+        oauth, variables = oauth_of(context)
+        workspace.environ |= variables
         workspace.yaml(
             _SERVER,
             executor_id=None,
             tool_type="mcp_server",
-            config={"transport": "http", "url": url, "startup_timeout": 20},
+            env_config={"env": {name: f"${{{name}}}" for name in variables}},
+            config={"transport": "http", "url": url, "startup_timeout": 20}
+            | ({"oauth": oauth} if oauth else {}),
         )
 
     async def run(self) -> None:
         """List the tools, pin and sign them, and call them."""
-        async with self._workspace.open() as rye:
+        async with self._workspace.open(authorize=Visitor()) as rye:
             listed = await rye.execute(f"tool:{_SERVER}")
             listed.raise_for_status()
             declared = read_declarations(listed.data["tools"])  # type: ignore[index]

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:53Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:fElVBKkSmoOrRUlhyHCLXI7OejH3n-MWF2ZDC-Gf4nDcauTHgsDrln7UJSazcGA3a3PvRL9C6RaS8zvp-PBLBQ:5f655d4f4b2bc503
+# rye:signed:2026-11-28T13:22:50Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:0T55M2ng3sQnrHezdagIleAJJuO-HjRKKYSdsZLQ_RwEXlCVegkyihHLEpuiGmzEDCq71WqDvkXYyzKh9b6RDg:1618422d0bca921c
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

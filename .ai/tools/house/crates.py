@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:53Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:YTqlf2KDz4nCwni5QCnjDjxjWQrGVokjpSXzU33_OXvckWsruLJrPDP-jgES59_oRISYJuTr6W-reYuuYM4QDA:5f655d4f4b2bc503
+# rye:signed:2026-11-28T13:22:50Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:Qos14eKpHWoTJMamDWE7Hqn9OlKUQUarEZVbXfePhByfPOZPr7Qdf0xSRIXvNf1g-PDM0n2aApdBFSoDR_HVDw:1618422d0bca921c
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

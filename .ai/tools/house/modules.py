@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:53Z:8efa29a9344caf0963e63838560cff4fc855f17778b233e7e9c45bd341750405:hd02dcjO-g1PS0A9eNSLKbIXERjiqXzcQjMi8UdBV1K14xXMyxcalA5Wwy-L-NG1P98unRvelk8ZBMxAEXOxAA:5f655d4f4b2bc503
+# rye:signed:2026-11-28T13:22:50Z:8efa29a9344caf0963e63838560cff4fc855f17778b233e7e9c45bd341750405:tL3_F6Ff-_ApBxNXl2WJwH2xuXNisYS3EgSwoRnx9bWkOUJojH2waRnSNBA_h8toY0iKCgc3lUGjpF4P2i5qAw:1618422d0bca921c
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

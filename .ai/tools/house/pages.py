@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:53Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:TDb22akTLzX7XQBYS9EceOdM-29ZJE1_tXMK3d2xtwUF4Rbb7ryPaz_wwbvfxlEn0XPk9L_zkEdmb9Jb7tXMCA:5f655d4f4b2bc503
+# rye:signed:2026-11-28T13:22:50Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:WhBXMl503uX13hPK2yPfBi9qUCUYyL5sUZQxfWrHM3qHW6gnH5V8AYzneZaTdECm6mtoTX_FzEyuOc5vK6wzBg:1618422d0bca921c
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

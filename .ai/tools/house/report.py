@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:53Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:QJTIFykgPDGKEYGNoOtfTwUizR70Z3IgBYpMKzLmzCHsouQCVKFvcWfUA4mYLmpoKX1Fj3jM-T6m5d_sVYc9Aw:5f655d4f4b2bc503
+# rye:signed:2026-11-28T13:22:50Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:tgS9YQPGq0k5Sy1x3A_NYLYsVFOgyRD3Q8zUKdks0M6cG8ZP6FUjpcnFZB1gTO-_kfT7RWurRqS8dVApeolMDA:1618422d0bca921c
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:53Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:mAa9FLFcrA1asamP1ToklOiSUUFkNCPK1Zq-PMldB2m-4kBPR_HwD88ZjZwYEc7H92OVdRNxGZtsiW68flyQDQ:5f655d4f4b2bc503
+# rye:signed:2026-11-28T13:22:50Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:u7cSUoGVaOyHm6bHlfT0wLlZGXKk0Ij7gnuolP0Q3-UOqtrpLXlO_k54E_hFbO8S7JkJyf-c38ufphiDZ4rDBg:1618422d0bca921c
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

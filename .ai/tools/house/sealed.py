@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:53Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:P-8t7Djm6thaQRFRcePZjaYPEiq_fGRdYPFmWbx8qHvDglXgWZ4ndyV6f99Rvw8zFE42ctP0YLU74Qc7WvXWCQ:5f655d4f4b2bc503
+# rye:signed:2026-11-28T13:22:50Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:KhcRp7hWNPnqEYVIPVH0A2xDm5D4VK0GXmrvxTw1hEnblKLYaTzkxbGWK0hU67Jon2pf_gbJfi3FEiSmsLXgAw:1618422d0bca921c
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:53Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:8UFrUp8tRkYw0kv27nkHxRH71vPMibhCe9MOtlE6bcYLI_DjcB4LbhS-BXIfcEJlR03AqzzTpet4YM1h3FRAAQ:5f655d4f4b2bc503
+# rye:signed:2026-11-28T13:22:50Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:GbasobdL6sOq8KKMHznVdd8PlBDDtmrIpDGisiZVV3EJ-fqgWDQh0oU6SanbdOytaIVWQZvfQhgPFDJP7PdFBQ:1618422d0bca921c
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

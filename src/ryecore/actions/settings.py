@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ryecore.agent.deps import AgentRunnerDeps
     from ryecore.agent.telemetry import Observer
     from ryecore.audit import Audit
+    from ryecore.policy.authorization import Authorize
     from ryecore.policy.permissions import Approve
     from ryecore.policy.reports import Ask
     from ryecore.state.model import Durability
@@ -73,6 +74,7 @@ class OpenOptions(TypedDict, total=False):
     cache_dir: str | PathLike[str] | None
     approve: "Approve | None"
     ask: "Ask | None"
+    authorize: "Authorize | None"
     agent: "AgentRunnerDeps | None"
     deps_factory: str | None
     durability: "Durability"

@@ -18,6 +18,7 @@ from attrs import evolve
 from ryecore.chain.model import ExecutionResult
 from ryecore.chain.rendering import render_result
 from ryecore.cli.groups import HintedGroup
+from ryecore.cli.mcp_login import login, logout
 from ryecore.cli.opening import (
     deps_option,
     models_of,
@@ -48,6 +49,10 @@ _MAX_SHOWN: Final = 100
 @click.group(cls=HintedGroup, short_help="Offer a project to MCP clients, and use MCP servers.")
 def mcp() -> None:
     """Offer a project to MCP clients, and use the tools of MCP servers."""
+
+
+mcp.add_command(login)
+mcp.add_command(logout)
 
 
 @mcp.command(short_help="Serve a project to MCP clients.")

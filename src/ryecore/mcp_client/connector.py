@@ -29,18 +29,14 @@ from anyio.lowlevel import checkpoint
 from ryecore.errors import McpError, MetadataError, RyeError
 from ryecore.frozen import frozen
 from ryecore.items.metadata import parse_metadata
+from ryecore.mcp_client.host_line import HostLine, Lines
 from ryecore.mcp_client.peer import Peer
 from ryecore.mcp_client.pins import PinnedTool, read_tool
 from ryecore.mcp_client.program import ServerSetting, secrets_of, start_program
 from ryecore.mcp_client.sdk import import_client
 from ryecore.mcp_client.servers import Server, StdioServer, fill_in, read_server
-from ryecore.mcp_client.wire import (
-    Kind,
-    encode_json,
-    error_document,
-    receive_frame,
-    send_frame,
-)
+from ryecore.mcp_client.tokens import TokenFile, may_carry_tokens
+from ryecore.mcp_client.wire import Kind, encode_json, error_document, receive_frame
 from ryecore.policy.environment import is_short_listed
 
 if TYPE_CHECKING:
@@ -118,7 +114,7 @@ class Request:
     `server_config` and `tool` are sealed items; without `tool`, the tools are listed. `transport`
     is the one that the runtime expects, if any. `server_variables` are the variables that a started
     server gets; None for those that every program gets. `keep` is the name of the host's control
-    socket; None for one call.
+    socket; None for one call. Tokens are kept in `user_space`.
     """
 
     server: str
@@ -130,12 +126,14 @@ class Request:
     is_project_trusted: bool
     server_variables: frozenset[str] | None
     keep: str | None
+    user_space: Path
 
 
 def read_request(arguments: Sequence[str]) -> Request:
     """Read the connector's command line."""
     parser = argparse.ArgumentParser(prog="connect.py", allow_abbrev=False)
     parser.add_argument("--server", default="", help="the server's id, for messages")
+    parser.add_argument("--server-source", default="", help="its own file, where it has no id here")
     parser.add_argument("--server-config", type=Path, required=True)
     parser.add_argument("--transport")
     parser.add_argument("--tool", default="", help="what the server calls the tool")
@@ -143,10 +141,11 @@ def read_request(arguments: Sequence[str]) -> Request:
     parser.add_argument("--project-path", type=Path, required=True)
     parser.add_argument("--project-trusted", choices=["yes", "no"], default="no")
     parser.add_argument("--server-variables", help="names, with commas between them")
+    parser.add_argument("--user-space", type=Path, default=Path("~").expanduser())
     parser.add_argument("--keep", help="the name of the host's control socket")
     found = parser.parse_args(arguments)
     return Request(
-        found.server or found.server_config.stem,
+        found.server or _id_of(found.server_source) or found.server_config.stem,
         found.server_config,
         found.transport,
         found.tool_path,
@@ -155,7 +154,13 @@ def read_request(arguments: Sequence[str]) -> Request:
         found.project_trusted == "yes",
         None if found.server_variables is None else frozenset(found.server_variables.split(",")),
         found.keep,
+        found.user_space,
     )
+
+
+def _id_of(source: str) -> str:
+    """Return the id of the item in a file of a space; empty where that isn't one."""
+    return os.path.splitext(source.rpartition("/.ai/tools/")[2])[0]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -212,7 +217,7 @@ class _Service:
     def __init__(self, whole: anyio.CancelScope) -> None:
         self._whole = whole
         self._is_settled = anyio.Event()
-        self.is_called = anyio.Event()
+        self.lines = Lines()
         self._session: ServerSession | None = None
         self._refusal: RyeError | None = None
         self._ping_done: anyio.Event | None = None
@@ -243,7 +248,7 @@ class _Service:
     async def keep_session(self, request: Request, watchdog: Watchdog) -> None:
         """Keep the session open as long as the server can be used."""
         try:
-            server, opened = prepare_session(request, watchdog)
+            server, opened = prepare_session(request, watchdog, self.lines)
             async with opened as session, anyio.create_task_group() as waiting:
                 self._session = session
                 self._is_settled.set()
@@ -259,29 +264,35 @@ class _Service:
 
     async def _serve(self, connection: socket.socket) -> None:
         self._calls += 1
-        self.is_called.set()
         try:
             with connection, suppress(OSError):  # the host may have left
                 connection.setblocking(False)
                 frame = await receive_frame(connection)
                 if frame is not None:
-                    await self._serve_unless_left(connection, frame[1])
+                    call = json.loads(frame[1])
+                    line = HostLine(connection, call.get("can") or {})
+                    self.lines.add(line)
+                    try:
+                        await self._serve_unless_left(line, call)
+                    finally:
+                        self.lines.remove(line)
         finally:
+            self.lines.is_called.set()
             self._calls -= 1
             self._last_call = anyio.current_time()
 
-    async def _serve_unless_left(self, connection: socket.socket, payload: bytes) -> None:
+    async def _serve_unless_left(self, line: HostLine, call: Mapping[str, Any]) -> None:
         is_answered = False
         async with anyio.create_task_group() as group:
 
-            async def cancel_when_host_left() -> None:
-                await anyio.wait_readable(connection)  # the host sends no more: it closed its end
+            async def listen_until_host_left() -> None:
+                await line.listen()
                 self._pause_calls()
                 group.cancel_scope.cancel()
 
-            group.start_soon(cancel_when_host_left)
+            group.start_soon(listen_until_host_left)
             with suppress(OSError):  # the host may have left, which ends this call alone
-                await self._execute(connection, payload)
+                await self._execute(line, call)
                 is_answered = True
             group.cancel_scope.cancel()
         if self._session is not None and self._session.may_hang:
@@ -310,20 +321,19 @@ class _Service:
             self._is_pinging, self._ping_done = False, None
             again.set()
 
-    async def _execute(self, connection: socket.socket, payload: bytes) -> None:
+    async def _execute(self, line: HostLine, call: Mapping[str, Any]) -> None:
         await self._is_settled.wait()
         while self._ping_done is not None:
             await self._ping_done.wait()
         session = self._session
         if session is None:
             if self._refusal is not None:
-                await send_frame(connection, b"R", encode_json(error_document(self._refusal)))
+                await line.send(b"R", encode_json(error_document(self._refusal)))
             return
 
         async def begin() -> None:
-            await send_frame(connection, b"B")
+            await line.send(b"B")
 
-        call = json.loads(payload)
         arguments = call["args"]
         try:
             request = _read_call(tuple(arguments[arguments.index(sys.argv[0]) + 1 :]))
@@ -331,9 +341,9 @@ class _Service:
         except RyeError as error:
             # Where the server broke off meanwhile, another one may take the call.
             kind: Kind = b"A" if session.is_broken else b"R"
-            await send_frame(connection, kind, encode_json(error_document(error)))
+            await line.send(kind, encode_json(error_document(error)))
         else:
-            await send_frame(connection, b"D", encode_json(document))
+            await line.send(b"D", encode_json(document))
 
 
 @lru_cache(maxsize=1024)
@@ -356,14 +366,17 @@ async def serve_calls(request: Request, watchdog: Watchdog) -> None:
                 await service.keep_session(request, watchdog)
                 # Waiting calls, and a first one on its way, still get the reason; not for long.
                 whole.deadline = anyio.current_time() + _REFUSING_S
-                await service.is_called.wait()
+                await service.lines.is_called.wait()
             accepting.cancel_scope.cancel()
 
 
 def prepare_session(
-    request: Request, watchdog: Watchdog
+    request: Request, watchdog: Watchdog, lines: Lines | None = None
 ) -> tuple[Server, "AbstractAsyncContextManager[ServerSession]"]:
-    """Read a server's item, start the server where it is to run here, and prepare its session."""
+    """Read a server's item, start the server where it is to run here, and prepare its session.
+
+    `lines` are the calls whose hosts can be asked.
+    """
     path = request.server_config
     server = fill_in(_read_server(request), os.environ, path)
     peer = Peer(request.server, secrets_of(server))
@@ -377,7 +390,10 @@ def prepare_session(
     import_client()  # while the server starts
     from ryecore.mcp_client.session import open_session  # noqa: PLC0415 - imports the SDK
 
-    return server, open_session(server, peer, process, leads_group=setting.leads_group)
+    if isinstance(server, StdioServer):
+        return server, open_session(server, peer, process, leads_group=setting.leads_group)
+    file = TokenFile(request.user_space, server.url) if may_carry_tokens(server.url) else None
+    return server, open_session(server, peer, None, file=file, lines=lines)
 
 
 def _read_server(request: Request) -> Server:

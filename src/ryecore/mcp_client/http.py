@@ -7,7 +7,7 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sessio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import httpx2
@@ -19,10 +19,15 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse
 
 from ryecore.bounded_http import BodyBounds, bound_body
+from ryecore.errors import McpError
 from ryecore.frozen import frozen
 from ryecore.mcp_client.exchange import TrackedStream
 from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer
 from ryecore.mcp_client.servers import HttpServer
+from ryecore.mcp_client.tokens import may_carry_tokens
+
+if TYPE_CHECKING:
+    from ryecore.mcp_client.oauth import KeptAuth
 
 __all__ = ["is_session_unknown", "number_of", "open_connection"]
 
@@ -33,9 +38,11 @@ _SESSION_ID: Final = "mcp-session-id"
 
 
 @asynccontextmanager
-async def open_connection(server: HttpServer, peer: Peer) -> AsyncIterator[_Streams]:
+async def open_connection(
+    server: HttpServer, peer: Peer, auth: "KeptAuth | None" = None
+) -> AsyncIterator[_Streams]:
     """Connect to a server; `peer` is marked as unusable when the connection breaks."""
-    client = _Client(server, peer)
+    client = _Client(server, peer, auth)
     transport = (
         sse_client(server.url, httpx_client_factory=_Factory(client))
         if server.transport == "sse"
@@ -81,14 +88,15 @@ class _Factory:
 class _Client(httpx2.AsyncClient):
     """A client that notes which requests the server refused without reading them."""
 
-    def __init__(self, server: HttpServer, peer: Peer) -> None:
+    def __init__(self, server: HttpServer, peer: Peer, auth: "KeptAuth | None") -> None:
         # The one stream of `sse` stays open between calls; the session times each call.
         call_timeout_s = None if server.transport == "sse" else server.timeout_s
         super().__init__(
             headers={**server.headers, "accept-encoding": "identity"},
             timeout=httpx2.Timeout(_CONNECT_TIMEOUT_S, read=call_timeout_s or _READ_TIMEOUT_S),
             follow_redirects=False,
-            event_hooks={"response": [self._check]},
+            event_hooks={"response": [self._bound]},
+            auth=auth,
         )
         self._server = server
         self._is_sse = server.transport == "sse"
@@ -97,7 +105,7 @@ class _Client(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request, and note it as unsent where no connection can be made."""
         try:
-            return await super().send(request, **options)
+            response = await super().send(request, **options)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as problem:
             self._peer.pending.mark_unsent(number_of(request.content))
             self._peer.fail(
@@ -105,11 +113,15 @@ class _Client(httpx2.AsyncClient):
                 "See that it runs at config.url of its item, and that the network allows it.",
             )
             raise
-
-    async def _check(self, response: httpx2.Response) -> None:
-        bound_body(response, BodyBounds(MAX_MESSAGE_BYTES), self._peer.fail)
+        except McpError as problem:  # no authorization could be had
+            self._peer.add_output(f"The authorization failed: {problem.message}\n")
+            response = httpx2.Response(401, request=request)
         if response.status_code >= 400:
             await self._note_refusal(response)
+        return response
+
+    async def _bound(self, response: httpx2.Response) -> None:
+        bound_body(response, BodyBounds(MAX_MESSAGE_BYTES), self._peer.fail)
 
     async def _note_refusal(self, response: httpx2.Response) -> None:
         status, request = response.status_code, response.request
@@ -118,7 +130,7 @@ class _Client(httpx2.AsyncClient):
         refusal = f"HTTP {status} {response.reason_phrase}"
         self._peer.add_output(refusal + "\n")
         if status in (401, 403):
-            self._peer.next_step = _credentials_step(status, self._server)
+            self._peer.next_step = _credentials_step(status, self._server, self._peer.name)
         if request.method != "POST":
             return
         number = number_of(request.content)
@@ -132,12 +144,16 @@ class _Client(httpx2.AsyncClient):
             self._peer.fail(f"refused a message ({refusal})")
 
 
-def _credentials_step(status: int, server: HttpServer) -> str:
+def _credentials_step(status: int, server: HttpServer, name: str) -> str:
     """Return the next step for a server that wants other credentials."""
     if not server.headers:
+        if not may_carry_tokens(server.url):
+            return "It wants credentials, which go over https alone: correct config.url."
+        if server.oauth is not None and server.oauth.grant == "client_credentials":
+            return "Correct config.oauth of its item, and set the variables that it names."
         return (
-            "It wants credentials: let the server's item send them, as "
-            'config: {headers: {Authorization: "Bearer ${A_TOKEN}"}} with '
+            f"Log in: rye mcp login {name}. If it wants a token that you have: let its item send "
+            'it, as config: {headers: {Authorization: "Bearer ${A_TOKEN}"}} with '
             'env_config: {env: {A_TOKEN: "${A_TOKEN}"}}, sign it, and set A_TOKEN.'
         )
     names = ", ".join(server.headers)

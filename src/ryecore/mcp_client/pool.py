@@ -10,16 +10,22 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from attrs import define, field
 
 from ryecore.errors import McpError, RyeError, SpawnFailed
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, RunningProcess
+from ryecore.mcp_client.answers import Answers
 from ryecore.mcp_client.wire import START_STEP, load_error, receive_frame, send_frame
+
+if TYPE_CHECKING:
+    from ryecore.policy.authorization import Authorize
 
 __all__ = ["ConnectorPool"]
 
@@ -76,7 +82,10 @@ async def _wait_for_end(process: RunningProcess, grace_s: float = _GRACE_S) -> P
 class ConnectorPool:
     """The connectors of one Rye, of which the least recently used ends first."""
 
-    def __init__(self, max_connectors: int = _MAX_CONNECTORS) -> None:
+    def __init__(
+        self, max_connectors: int = _MAX_CONNECTORS, authorize: "Authorize | None" = None
+    ) -> None:
+        self._authorize = authorize
         self._max_connectors = max_connectors
         self._connectors: dict[_Key, _Connector] = {}
         self._starting: dict[_Key, anyio.Lock] = {}
@@ -168,12 +177,14 @@ class ConnectorPool:
             with theirs:
                 ours.setblocking(False)
                 await connector.hand_over(theirs)
-            call = {"args": spec.args, "params": json.loads(spec.stdin or b"{}")}
+            answers = Answers(ours, self._authorize)
+            params = json.loads(spec.stdin or b"{}")
+            call = {"args": spec.args, "params": params, "can": answers.can}
             await send_frame(ours, b"C", json.dumps(call).encode())
-            return await self._response(ours, spec)
+            return await answers.serve(partial(self._response, ours, spec))
 
     async def _response(
-        self, connection: socket.socket, spec: ProcessSpec
+        self, connection: socket.socket, spec: ProcessSpec, ask: Callable[[bytes], None]
     ) -> bytes | RyeError | None:
         has_begun = False
         while True:
@@ -187,6 +198,8 @@ class ConnectorPool:
                     return None
                 case (b"B", _):
                     has_begun = True
+                case (b"Q", question):
+                    ask(question)
                 case (b"D", document) if len(document) > spec.max_output_bytes:
                     return _too_large(len(document), spec)
                 case (b"D", document):

@@ -80,4 +80,5 @@ def secrets_of(server: Server) -> set[str]:
         found |= set(server.headers.values())
         found |= {word for value in server.headers.values() for word in value.split()}
         found |= {server.url.partition("?")[2]}
+        found |= server.oauth.secrets if server.oauth is not None else set()
     return found - {""}

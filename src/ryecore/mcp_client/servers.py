@@ -18,7 +18,15 @@ from ryecore.frozen import frozen
 from ryecore.policy.command_lines import read_command_line
 from ryecore.policy.environment import looks_like_credential
 
-__all__ = ["HttpServer", "Server", "StdioServer", "fill_in", "read_server"]
+__all__ = [
+    "HttpServer",
+    "OAuthSetting",
+    "Server",
+    "StdioServer",
+    "fill_in",
+    "read_server",
+    "url_of",
+]
 
 _STARTUP_TIMEOUT_S: Final = 30.0
 _IDLE_TIMEOUT_S: Final = 300.0
@@ -61,11 +69,39 @@ class StdioServer:
         return "stdio"
 
 
+_AuthMethod = Literal["none", "client_secret_basic", "client_secret_post"]
+
+
+@frozen
+class OAuthSetting:
+    """How ryecore identifies itself at a server's authorization server.
+
+    By default it registers itself, and a person logs in. `client_id` is one that was registered
+    before, `client_metadata_url` the URL of a client's own document. The grant `client_credentials`
+    takes no person: a client with a secret or a private key acts for itself.
+    """
+
+    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    client_id: _Text | None = None
+    client_secret: _Text | None = field(default=None, repr=False)
+    private_key: _Text | None = field(default=None, repr=False)
+    signing_algorithm: _Text = "RS256"
+    client_metadata_url: _Text | None = None
+    token_endpoint_auth_method: _AuthMethod | None = None
+    scope: _Text | None = None
+    issuer: _Text | None = None
+
+    @property
+    def secrets(self) -> set[str]:
+        """The values that errors leave out."""
+        return {one for one in (self.client_secret, self.private_key) if one}
+
+
 @frozen
 class HttpServer:
     """A server elsewhere, over streamable HTTP (`http`) or the older server-sent events (`sse`).
 
-    Its headers may hold secrets.
+    Its headers, and what it is told by OAuth, may hold secrets.
     """
 
     transport: Literal["http", "sse"]
@@ -73,6 +109,7 @@ class HttpServer:
     headers: Mapping[_HeaderName, Annotated[str, Reader(_read_header)]] = field(
         factory=dict, repr=False
     )
+    oauth: OAuthSetting | None = None
     timeout_s: _Seconds | None = field(default=None, metadata=key("timeout"))
     startup_timeout_s: _Seconds = field(default=_STARTUP_TIMEOUT_S, metadata=key("startup_timeout"))
     idle_timeout_s: _Seconds = field(default=_IDLE_TIMEOUT_S, metadata=key("idle_timeout"))
@@ -147,12 +184,33 @@ def fill_in(server: Server, environ: Mapping[str, str], path: Path) -> Server:
         )
     url = fill(server.url)
     _check_url(url, path)
+    headers = {name: fill(value) for name, value in server.headers.items()}
+    return evolve(server, url=url, headers=headers, oauth=_filled(server.oauth, environ, path))
+
+
+def url_of(document: Mapping[str, Any], environ: Mapping[str, str], path: Path) -> str | None:
+    """Return the URL of a server's item, filled in; None for one that is started."""
+    server = read_server(document, path)
+    return None if isinstance(server, StdioServer) else _filler(environ, path)(server.url)
+
+
+def _filled(
+    oauth: OAuthSetting | None, environ: Mapping[str, str], path: Path
+) -> OAuthSetting | None:
+    if oauth is None:
+        return None
+    fill, fill_lines = _filler(environ, path), _filler(environ, path, may_have_lines=True)
     return evolve(
-        server, url=url, headers={name: fill(value) for name, value in server.headers.items()}
+        oauth,
+        client_id=fill(oauth.client_id) if oauth.client_id else None,
+        client_secret=fill(oauth.client_secret) if oauth.client_secret else None,
+        private_key=fill_lines(oauth.private_key) if oauth.private_key else None,
     )
 
 
-def _filler(environ: Mapping[str, str], path: Path) -> Callable[[str], str]:
+def _filler(
+    environ: Mapping[str, str], path: Path, *, may_have_lines: bool = False
+) -> Callable[[str], str]:
     def value_of(match: re.Match[str]) -> str:
         name, default = match[1], match[2]
         value = environ.get(name, default)
@@ -163,7 +221,8 @@ def _filler(environ: Mapping[str, str], path: Path) -> Callable[[str], str]:
                 "Set it, and let the item let it through: "
                 f'env_config: {{env: {{{name}: "${{{name}}}"}}}}.',
             )
-        if "\n" in value or "\r" in value or "\0" in value:
+        has_lines = "\n" in value or "\r" in value
+        if "\0" in value or (has_lines and not may_have_lines):
             raise _unusable(path, [f"the value of ${{{name}}} holds a line end or a NUL"])
         return value
 

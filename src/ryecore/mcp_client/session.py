@@ -46,7 +46,9 @@ from ryecore.mcp_client.stdio import connect_process
 if TYPE_CHECKING:
     from subprocess import Popen
 
+    from ryecore.mcp_client.host_line import Lines
     from ryecore.mcp_client.servers import HttpServer, Server
+    from ryecore.mcp_client.tokens import TokenFile
 
 __all__ = ["ServerSession", "check_output", "declaration_of", "open_session"]
 
@@ -235,17 +237,35 @@ def _as_json(document: dict[str, object]) -> dict[str, object]:
 
 @asynccontextmanager
 async def open_session(
-    server: "Server", peer: Peer, process: "Popen[bytes] | None", *, leads_group: bool
+    server: "Server",
+    peer: Peer,
+    process: "Popen[bytes] | None",
+    *,
+    leads_group: bool = False,
+    file: "TokenFile | None" = None,
+    lines: "Lines | None" = None,
 ) -> AsyncIterator[ServerSession]:
     """Connect to a server, and agree with it on a version.
 
-    `process` is the server's own where it was started here, and `leads_group` says whether this
-    process leads a group of its own.
+    Args:
+        server: The server.
+        peer: The server, as it answers.
+        process: Its process, where it was started here.
+        leads_group: Whether this process leads a process group of its own.
+        file: Where the tokens of a server elsewhere are kept.
+        lines: The calls whose hosts can be asked.
     """
     starting = anyio.CancelScope(deadline=anyio.current_time() + server.startup_timeout_s)
     try:
         with starting:
-            async with _streams(server, peer, process, leads_group=leads_group) as (read, write):
+            if process is not None:
+                streams: AbstractAsyncContextManager[Any] = connect_process(
+                    process, peer, leads_group=leads_group
+                )
+            else:
+                elsewhere = cast("HttpServer", server)
+                streams = _connection(elsewhere, peer, file, lines, starting)
+            async with streams as (read, write):
                 session: ServerSession | None = None
 
                 async def on_message(message: IncomingMessage) -> None:
@@ -272,14 +292,25 @@ async def open_session(
         raise found from None
 
 
-def _streams(
-    server: "Server", peer: Peer, process: "Popen[bytes] | None", *, leads_group: bool
+def _connection(
+    server: "HttpServer",
+    peer: Peer,
+    file: "TokenFile | None",
+    lines: "Lines | None",
+    starting: anyio.CancelScope,
 ) -> AbstractAsyncContextManager[Any]:
-    if process is not None:
-        return connect_process(process, peer, leads_group=leads_group)
     from ryecore.mcp_client.http import open_connection  # noqa: PLC0415 - imports an HTTP client
 
-    return open_connection(cast("HttpServer", server), peer)
+    if file is None or any(name.lower() == "authorization" for name in server.headers):
+        return open_connection(server, peer)
+    from ryecore.mcp_client.oauth import Person, make_auth  # noqa: PLC0415 - as above
+
+    def on_pause() -> None:  # a person takes their time
+        starting.deadline = math.inf
+
+    return open_connection(
+        server, peer, make_auth(server, peer, file, Person(peer, lines, on_pause))
+    )
 
 
 def _error_in(problem: BaseException, peer: Peer) -> RyeError | None:

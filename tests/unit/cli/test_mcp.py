@@ -66,11 +66,11 @@ def test_a_server_that_cannot_be_used_is_named_by_the_authors_own_file(workspace
     (workspace.project / ".env").write_text("GREETING=1\nLD_PRELOAD=/x\n")
     server_item(workspace, transport="stdio", command="x", args=["--key", "${A_TOKEN}"])
     done = run("mcp", "tools", SERVER)
-    assert str(workspace.path("tools/mcp/servers/test.yaml")) in done.out
-    assert "sealed" not in done.out
-    assert "  next: Name the variable in env_config.env" in done.out
-    assert done.out.count("Name the variable") == 1
-    assert ".env did not set" not in done.out
+    assert str(workspace.path("tools/mcp/servers/test.yaml")) in done.err
+    assert "sealed" not in done.err
+    assert "  next: Name the variable in env_config.env" in done.err
+    assert done.err.count("Name the variable") == 1
+    assert ".env did not set" not in done.err
 
 
 def test_no_token_is_made_for_an_address_that_is_taken(workspace: Workspace, run):
@@ -160,9 +160,7 @@ def test_a_server_that_can_not_be_reached_says_why(workspace: Workspace, run):
     server_item(workspace, transport="stdio", command="no-such-program")
     for command in (("tools",), ("pin",)):
         done = run("mcp", *command, SERVER)
-        assert done.code == 1
-        assert "no-such-program is not a program on the PATH" in done.out
-    done = run("mcp", "tools", SERVER, "--json")
-    assert done.code == 1
-    assert done.json["data"]["error_type"] == "mcp"
+        assert done.code == 2
+        assert "no-such-program is not a program on the PATH" in done.err
+        assert f"The MCP server '{SERVER}'" in done.err
     assert run("mcp", "tools", "mcp/servers/none").code == 2

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:52Z:9bc119113acd0f4006e7c8b7f1031201cf1df9202bc5c04c982477ce4a18dde7:mbhdbip74cyjggOwJz3lSIb8AlCRLHFuJf-FmDwYPkO7GjmXnLaNnEEuL6m3edFySBDdaP3XOzWQgrtoH_8rBA:8ee98e1d7bdeffd0
+# rye:signed:2026-11-28T13:22:49Z:9bc119113acd0f4006e7c8b7f1031201cf1df9202bc5c04c982477ce4a18dde7:s37t0KuWa7GFFNdpBO-izSV5q5jhghm0szFf8hEsfhK2vpyWvvN7HfYfSqHdwl_jACf6ohcqfUIgMH23cizxCg:9b236661def0077c
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:52Z:e176b1fe45de584b10813c81f5f2c140aa8289b7007c51db7253083b9342fd3c:jxLZnfd9pZoB1rfuxCyuDAsnJnX-5WfGGCCJGv6SHf8tmPt8igHP0OImq4hm61GJHUwky0v2zLHB5wtA7h1LCA:8ee98e1d7bdeffd0
+# rye:signed:2026-11-28T13:22:49Z:e176b1fe45de584b10813c81f5f2c140aa8289b7007c51db7253083b9342fd3c:7XQpiJvYfeiurYxeJGOAAgS1tSKqKjau_ZA_3Ep55W2592775vMWIAqZbqSlVO8UUif4YWSHoKl3oORPGMJPBA:9b236661def0077c
 """Make a new item from a template: a tool, a directive, a graph or a piece of knowledge.
 
 What is made is unsigned, so nothing of it runs before a person has read and signed it. A file that

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:52Z:778cc8bb0670deaa1387ad683ee3ba2a406f72e72de3f59330a35ad0b4bf07f6:s2orlfRA028jRhBf7OcYVyS87eV0DrtzlFgCM_v7IRqc9lkcPnTr0RQB0WiCz6rWkhDmO7pmvgfb2RnwxZo4BQ:8ee98e1d7bdeffd0
+# rye:signed:2026-11-28T13:22:49Z:778cc8bb0670deaa1387ad683ee3ba2a406f72e72de3f59330a35ad0b4bf07f6:a-FsxA3jfw5ZVswVOW7NxeTVVvBTkFegoOzC-opWhPWXLx9jujsIQZYbzso6XSBPO_1Hj4DDmg1gw6pmmyW0Dg:9b236661def0077c
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

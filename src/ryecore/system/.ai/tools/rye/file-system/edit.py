@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:52Z:bfbc10be2bf2ac32b35add78ff243bffe9a0ade7cc70cd2a60d49ea8abc4dd9b:bv4LjNWrtOeAxLLjmBk35kQEa87bZR6MqTwK9Ji3FTcFz1kIk9Wbi1nABGztvwWjcT6VVaK0boz2CPN28T-SAg:8ee98e1d7bdeffd0
+# rye:signed:2026-11-28T13:22:49Z:bfbc10be2bf2ac32b35add78ff243bffe9a0ade7cc70cd2a60d49ea8abc4dd9b:f8LAAqvf7E5hLun0RbiKsIfRboeBuVJgvk8hsixg8hgBcRAidG4f6e9FwvCJ3dD_XK89DI4WjqNO3yr84RhzBQ:9b236661def0077c
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:52Z:8aa4a0540f03547b880cebc912735329250f73401f3ac22fd435b47381341293:kG8KWjOlnGZ0aIdUJF6M7R0HnQR-wm9xBHwuJveshMfhaFCcEA5piG0iKKaLdKL16yVptLbIf6DPjj3JnUI1DA:8ee98e1d7bdeffd0
+# rye:signed:2026-11-28T13:22:49Z:8aa4a0540f03547b880cebc912735329250f73401f3ac22fd435b47381341293:-9w7SrPd3SNh7eDAY_oyijEDFtruvjI8np2l0j7Mc7LinOi-4FDh1VIlfcb9vW_l-wuHa3Tc2er-gghWW9HmDA:9b236661def0077c
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

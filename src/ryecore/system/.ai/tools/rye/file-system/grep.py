@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:52Z:97634e4fc9567839c2d0420a194409ac443cac3470a54551ab5d50f4203ec9db:ye8Z_TwSz7AaVaitViRfe788tiIF7ppoEKZrwRsDcRbF0kwYhEqkWgZi94X1ZIZbzt8bGRRDFqCti5DvXvlCAw:8ee98e1d7bdeffd0
+# rye:signed:2026-11-28T13:22:49Z:97634e4fc9567839c2d0420a194409ac443cac3470a54551ab5d50f4203ec9db:RnsVJr5TyCxCsfQSiTceDeo8DimQwCbAPQVf9ZzN0-feEQdihhZrat-AsZI7LhpPkh702cMGrhAfYmsltQwEBQ:9b236661def0077c
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

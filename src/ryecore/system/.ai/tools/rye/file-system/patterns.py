@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:52Z:c9856c1e8bd2485289a0ac1aec30777265462407eed5614ba4c042c48dfd231d:W5YbxtkYJZCJf8mbQktkrPIbw8cu-D0Kx6MP8pIOdhFGMcExWZ6LzOuxtRsCbplCCdQqcCeIMTF_o0dsKpB9Dw:8ee98e1d7bdeffd0
+# rye:signed:2026-11-28T13:22:49Z:c9856c1e8bd2485289a0ac1aec30777265462407eed5614ba4c042c48dfd231d:uPyye5EtzDlGWk0M8inSiNvCgR3s-hYbT0FcV4wD1MxAzAtlubJ12MDJQR4e8-8fyTicsErrYWC9Gq91P4VsCw:9b236661def0077c
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

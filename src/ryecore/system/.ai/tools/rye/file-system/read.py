@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:52Z:5300512ac3e66bb4c34dc044c5a64c0214176c05cba742941d219bdd43d1b037:IzSqruIm2bVriB5kbzIZfEKp_Y-y6vXFwlzLd4D9ustDZA5Kp7exC_AcG8e6sogKMIaqgE6G8VT0Oc9uaO01BQ:8ee98e1d7bdeffd0
+# rye:signed:2026-11-28T13:22:49Z:5300512ac3e66bb4c34dc044c5a64c0214176c05cba742941d219bdd43d1b037:u5D3ZBR_66tNYg3l3ZR3hovxY9HNZuTQljQtHMzgHbckTj4jQ89Btrd4b8zv93_QUaOuBMPu_25Qi6Hsr9u2CA:9b236661def0077c
 """Read a part of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:52Z:ee33962ddab8f1f36742086e130d55c58cf17cbf913f0e8943458fae2019fafd:8akCURalvnRUq-Kq9WBEfV06el6GPvH15q-3nn4nvjsJJOrjXDTQbZTkSblebPwUe8uBdPGXt-KP88sn7M1yAw:8ee98e1d7bdeffd0
+# rye:signed:2026-11-28T13:22:49Z:ee33962ddab8f1f36742086e130d55c58cf17cbf913f0e8943458fae2019fafd:MYwVFzmkJEzYkN6KZ2ygUguzL48uu-zj6Shx2R5BRn11twcwkyvkkPzwyWgveVNJpPSNrLuz0Udt0B_4XZSyBA:9b236661def0077c
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T12:26:52Z:076659c364374c87afb4b5d9dd6f3875c95d736c99652fe48a818fb3547d2502:HmfmeDEtheWT_ZJnp1ja-1upOvkel4VsqGtboxb6y8_hOeIoaSiEYw8lBGiiiEHKrsPAdKrL9m-a4z9JY-fLAg:8ee98e1d7bdeffd0
+# rye:signed:2026-11-28T13:22:49Z:076659c364374c87afb4b5d9dd6f3875c95d736c99652fe48a818fb3547d2502:37uDTARmpNrTrFoDgS5IYjirvGzNbR223AIeJ5riMqbLbgMp2Fy2NccxgrEryAWrwyJtHMyH2lbpWixsgYC6Bw:9b236661def0077c
 """Write a text file in one step."""
 
 from __future__ import annotations

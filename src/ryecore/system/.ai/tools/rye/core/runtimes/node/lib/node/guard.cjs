@@ -1,4 +1,4 @@
-// rye:signed:2026-11-28T12:26:52Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:t1J7QR7gtZj5zxzCROGmSogYTCFUCAKdUKmLTO_ESqnDFWzb47bJuchPA4pAoakKXd3DKu82rhuEFgbLqGtvAA:8ee98e1d7bdeffd0
+// rye:signed:2026-11-28T13:22:49Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:BoORPzER-OA-ubCXntCygcfPjiG99Kq3DW11rOeiuSH03mAzzgpUwk0CYwUKw0xpmZ0akA3iG7bPxH30FEDOAQ:9b236661def0077c
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

@@ -1,0 +1,119 @@
+"""The tokens of MCP servers, each server's in a file of user space that only its owner can read.
+
+Source: ADR 048; RFC 6749, section 10.3.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+from ryecore.errors import ConfigError
+from ryecore.items.files import write_atomically
+
+__all__ = ["TokenFile", "canonical_url", "may_carry_tokens", "secrets_in"]
+
+_FOLDER: Final = Path(".ai/state/mcp/tokens")
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def canonical_url(url: str) -> str:
+    """Return the URL for which tokens are kept: without query, in lower case up to its path."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/"), "", ""))
+
+
+def may_carry_tokens(url: str) -> bool:
+    """Return whether tokens may be sent to a URL: over TLS, or within this machine.
+
+    Source: RFC 6750, section 5.3.
+    """
+    parts = urlsplit(url)
+    return parts.scheme == "https" or parts.hostname in _LOOPBACK
+
+
+class TokenFile:
+    """What is kept of the authorization at one server: the client that is registered, and tokens.
+
+    Args:
+        user_space: The folder that holds the user's `.ai`.
+        url: The server's URL.
+    """
+
+    def __init__(self, user_space: Path, url: str) -> None:
+        self.url = canonical_url(url)
+        name = hashlib.sha256(self.url.encode()).hexdigest()[:32]
+        self.path = user_space / _FOLDER / f"{name}.json"
+
+    def read(self) -> dict[str, Any]:
+        """Return what is kept; nothing for a file that isn't there.
+
+        Raises:
+            ConfigError: Others may read the file, or it holds something else.
+        """
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return {}
+        except OSError as problem:
+            raise self._unusable(problem.strerror or str(problem)) from None
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if status.st_mode & 0o077 or status.st_uid != os.geteuid():
+                raise self._unusable("others may read it")
+            try:
+                document = json.loads(file.read())
+            except ValueError:
+                raise self._unusable("it is not JSON") from None
+        if not isinstance(document, dict) or document.get("url") != self.url:
+            raise self._unusable("it is not one of this server")
+        return document
+
+    def write(self, document: Mapping[str, object]) -> None:
+        """Replace what is kept, in one step that survives a crash.
+
+        Raises:
+            ConfigError: It can't be written.
+        """
+        content = json.dumps({**document, "url": self.url}, indent=1).encode()
+        try:
+            _make_private(self.path.parent)
+            write_atomically(self.path, content, mode=0o600)
+        except OSError as problem:
+            raise self._unusable(problem.strerror or str(problem)) from None
+
+    def remove(self) -> bool:
+        """Remove what is kept; return whether there was anything."""
+        with suppress(FileNotFoundError):
+            self.path.unlink()
+            return True
+        return False
+
+    def _unusable(self, problem: str) -> ConfigError:
+        return ConfigError(
+            f"The tokens in {self.path} can't be used: {problem}.",
+            next_step=f"Remove {self.path}, and log in again: rye mcp login SERVER",
+            path=self.path,
+        )
+
+
+def secrets_in(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the values of a token file that no error may repeat."""
+    for part, names in (
+        ("tokens", ("access_token", "refresh_token", "id_token")),
+        ("client", ("client_secret", "registration_access_token")),
+    ):
+        for name in names:
+            value = (document.get(part) or {}).get(name)
+            if isinstance(value, str) and value:
+                yield value
+
+
+def _make_private(folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)

@@ -1,0 +1,174 @@
+"""MCP servers that want a person to log in: tokens are had once, kept privately, and renewed."""
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ryecore.errors import ConfigError, InputError, McpError
+from ryecore.results import AuthorizationRequest
+from tests.forking import ROOT, SERVERS, Forked
+from tests.mcp_items import HTTP, mcp_tool, server_item
+from tests.mcp_oauth_server import OAuthServer, oauth_server
+from tests.workspace import Workspace
+
+pytestmark = pytest.mark.usefixtures("forked_connectors")
+
+SERVER = "mcp/servers/test"
+ECHO = {"name": "echo", "inputSchema": {"type": "object"}}
+
+
+@pytest.fixture
+def server() -> Iterator[OAuthServer]:
+    with oauth_server() as own:
+        yield own
+
+
+@pytest.fixture
+def ref(workspace: Workspace, server: OAuthServer) -> str:
+    """A pinned tool of the server."""
+    server_item(workspace, transport="http", url=server.url)
+    return mcp_tool(workspace, "echo", runtime=HTTP, declared=ECHO)
+
+
+class Person:
+    """A person who follows where the page leads."""
+
+    redirect_uri = "http://127.0.0.1:9/callback"
+
+    def __init__(self) -> None:
+        self.asked: list[AuthorizationRequest] = []
+
+    async def __call__(self, request: AuthorizationRequest, /) -> str:
+        self.asked.append(request)
+        return visit(request.url)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+def visit(url: str) -> str:
+    """Open a page, and return where it redirects to."""
+    try:
+        urllib.request.build_opener(_NoRedirects).open(url, timeout=10)
+    except urllib.error.HTTPError as redirect:
+        return str(redirect.headers["location"])
+    raise AssertionError("it redirects")
+
+
+def token_file(workspace: Workspace) -> Path:
+    (found,) = (workspace.user / ".ai/state/mcp/tokens").iterdir()
+    return found
+
+
+def test_without_a_token_nothing_is_registered_and_the_error_says_to_log_in(
+    workspace: Workspace, server: OAuthServer, ref: str
+) -> None:
+    with workspace.sync() as rye, pytest.raises(McpError) as refused:
+        rye.execute(ref)
+    assert f"rye mcp login {SERVER}" in refused.value.next_step
+    assert "/register" not in server.seen
+
+
+def test_a_hosts_own_handler_is_asked_once_and_the_token_is_kept_privately(
+    workspace: Workspace, server: OAuthServer, ref: str
+) -> None:
+    person = Person()
+    with workspace.sync(authorize=person) as rye:
+        done = rye.execute(ref, trace=True)
+        assert done.success
+    assert [one.server for one in person.asked] == [SERVER]
+    with workspace.sync() as rye:  # in another process, without anybody to ask
+        assert rye.execute(ref).success
+    kept = token_file(workspace)
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert kept.parent.stat().st_mode & 0o777 == 0o700
+    (token,) = server.tokens
+    assert token in kept.read_text()
+    assert token not in done.to_json()
+    assert not [path for path in workspace.project.rglob("*") if path.is_file()
+                and token.encode() in path.read_bytes()]  # fmt: skip
+
+
+def test_an_expired_token_is_renewed_at_the_servers_own_endpoint_and_kept(
+    workspace: Workspace, server: OAuthServer, ref: str
+) -> None:
+    server.lasts_s = 1
+    with workspace.sync(authorize=Person()) as rye:
+        assert rye.execute(ref).success
+    (first,) = server.refresh_tokens
+    server.seen.clear()
+    server.forms.clear()
+    server.tokens.clear()
+    server.lasts_s = 3600
+    with workspace.sync() as rye:
+        assert rye.execute(ref).success
+        assert rye.execute(ref).success
+    assert [form["grant_type"] for form in server.forms] == ["refresh_token"]
+    assert server.forms[0]["refresh_token"] == first
+    assert "/register" not in server.seen
+    (second,) = server.refresh_tokens
+    assert json.loads(token_file(workspace).read_text())["tokens"]["refresh_token"] == second
+
+
+def test_a_person_who_says_no_is_quoted(
+    workspace: Workspace, server: OAuthServer, ref: str
+) -> None:
+    server.denies = True
+    with workspace.sync(authorize=Person()) as rye, pytest.raises(McpError, match="access_denied"):
+        rye.execute(ref)
+
+
+def test_a_host_that_refuses_to_ask_gives_the_reason(
+    workspace: Workspace, server: OAuthServer, ref: str
+) -> None:
+    class Nobody(Person):
+        async def __call__(self, request: AuthorizationRequest, /) -> str:
+            raise InputError("Nobody is at home.", next_step="Come back later.")
+
+    with workspace.sync(authorize=Nobody()) as rye, pytest.raises(McpError, match="at home"):
+        rye.execute(ref)
+
+
+def test_a_token_file_that_others_may_read_is_refused(
+    workspace: Workspace, server: OAuthServer, ref: str
+) -> None:
+    with workspace.sync(authorize=Person()) as rye:
+        assert rye.execute(ref).success
+    token_file(workspace).chmod(0o644)
+    with workspace.sync() as rye, pytest.raises(ConfigError, match="others may read it"):
+        rye.execute(ref)
+
+
+def test_the_command_logs_in_by_the_loopback_address_and_logs_out(
+    workspace: Workspace, server: OAuthServer, ref: str
+) -> None:
+    environ = {**workspace.environ, "USER_SPACE": str(workspace.user)}
+
+    def command(*words: str) -> Forked:
+        pipe = subprocess.PIPE
+        words = ("ryecore.cli", "mcp", *words, "--project", str(workspace.project))
+        return Forked([*words], imported=SERVERS, stdout=pipe, stderr=pipe, cwd=ROOT, env=environ)
+
+    with command("login", SERVER, "--no-browser") as login:
+        assert b"browser" in login.stderr.readline()
+        back = visit(login.stderr.readline().decode().strip())
+        with urllib.request.urlopen(back, timeout=10) as page:
+            assert "close this window" in page.read().decode()
+        out, err = login.communicate(timeout=60)
+    assert login.returncode == 0, err
+    assert b"logged in; 1 tool" in out
+    (token,) = server.tokens
+    assert token.encode() not in out + err
+    with workspace.sync() as rye:
+        assert rye.execute(ref).success
+    with command("logout", SERVER) as logout:
+        assert b"logged out" in logout.communicate(timeout=60)[0]
+    with workspace.sync() as rye, pytest.raises(McpError, match="401"):
+        rye.execute(ref)

@@ -1,0 +1,147 @@
+"""An MCP server that wants OAuth tokens, and its authorization server, for tests."""
+
+import base64
+import hashlib
+import json
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+_ANSWERS: dict[str, dict[str, Any]] = {
+    "server/discover": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}},
+    "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
+    "tools/call": {"content": [{"type": "text", "text": "said"}]},
+}
+_MODERN = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
+
+class OAuthServer:
+    """Both servers at one origin.
+
+    Attributes:
+        url: The URL of the MCP server.
+        seen: The paths of the requests that came, without the query.
+        tokens: The access tokens that are valid.
+        lasts_s: How long new tokens say that they last.
+        denies: Whether the person at the authorization page says no.
+    """
+
+    def __init__(self) -> None:
+        self.url = self.origin = ""
+        self.seen: list[str] = []
+        self.tokens: set[str] = set()
+        self.refresh_tokens: set[str] = set()
+        self.codes: dict[str, str] = {}
+        self.lasts_s = 3600
+        self.denies = False
+        self.forms: list[dict[str, str]] = []
+
+    def metadata(self, path: str) -> dict[str, Any] | None:
+        if path == "/.well-known/oauth-protected-resource/mcp":
+            return {"resource": self.url, "authorization_servers": [self.origin]}
+        if path == "/.well-known/oauth-authorization-server":
+            return {
+                "issuer": self.origin,
+                "authorization_endpoint": f"{self.origin}/authorize",
+                "token_endpoint": f"{self.origin}/oauth/token",
+                "registration_endpoint": f"{self.origin}/register",
+                "response_types_supported": ["code"],
+                "code_challenge_methods_supported": ["S256"],
+                "token_endpoint_auth_methods_supported": ["none"],
+            }
+        return None
+
+    def authorize(self, query: dict[str, str]) -> str:
+        """Where the page leads a person who has decided."""
+        if self.denies:
+            back = {"error": "access_denied", "state": query["state"]}
+        else:
+            code = secrets.token_hex(8)
+            self.codes[code] = query["code_challenge"]
+            back = {"code": code, "state": query["state"]}
+        return f"{query['redirect_uri']}?{urlencode(back)}"
+
+    def token(self, form: dict[str, str]) -> dict[str, Any] | None:
+        self.forms.append(form)
+        if form["grant_type"] == "refresh_token":
+            if form["refresh_token"] not in self.refresh_tokens:
+                return None
+            self.refresh_tokens.remove(form["refresh_token"])
+        else:
+            digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+            challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+            if self.codes.pop(form["code"], None) != challenge:
+                return None
+        access, refresh = (f"{kind}-{secrets.token_hex(16)}" for kind in ("access", "refresh"))
+        self.tokens.add(access)
+        self.refresh_tokens.add(refresh)
+        return {
+            "access_token": access, "token_type": "Bearer",
+            "expires_in": self.lasts_s, "refresh_token": refresh,
+        }  # fmt: skip
+
+
+@contextmanager
+def oauth_server() -> Iterator[OAuthServer]:
+    """Serve both on a port of this machine."""
+    own = OAuthServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            own.seen.append(parts.path)
+            if parts.path == "/authorize":
+                query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+                return self.reply(302, None, location=own.authorize(query))
+            found = own.metadata(parts.path)
+            return self.reply(405 if parts.path == "/mcp" else 404 if found is None else 200, found)
+
+        def do_POST(self) -> None:
+            own.seen.append(self.path)
+            body = self.rfile.read(int(self.headers["content-length"])).decode()
+            if self.path == "/register":
+                return self.reply(201, {**json.loads(body), "client_id": secrets.token_hex(8)})
+            if self.path == "/oauth/token":
+                form = {name: values[0] for name, values in parse_qs(body).items()}
+                found = own.token(form)
+                return self.reply(
+                    400 if found is None else 200, found or {"error": "invalid_grant"}
+                )
+            if self.headers.get("authorization", "").removeprefix("Bearer ") not in own.tokens:
+                where = f"{own.origin}/.well-known/oauth-protected-resource/mcp"
+                return self.reply(401, None, asks=f'Bearer resource_metadata="{where}"')
+            message = json.loads(body)
+            result = _MODERN | _ANSWERS[message["method"]]
+            return self.reply(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+        def reply(
+            self, status: int, document: object, *, location: str = "", asks: str = ""
+        ) -> None:
+            body = b"" if document is None else json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            if location:
+                self.send_header("location", location)
+            if asks:
+                self.send_header("www-authenticate", asks)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        own.origin = f"http://127.0.0.1:{server.server_port}"
+        own.url = f"{own.origin}/mcp"
+        try:
+            yield own
+        finally:
+            server.shutdown()
