@@ -1,5 +1,6 @@
 """Servers that are kept: shared by calls, started again when they died, and gone at the end."""
 
+import gc
 import os
 import resource
 import signal
@@ -329,6 +330,7 @@ async def test_a_host_that_may_open_no_more_files_says_so_and_goes_on(workspace,
     async with workspace.open() as rye:
         assert text_of(await rye.execute(ref, {"text": "hi"})) == "hi"
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        gc.collect()  # so that no file of another test is closed meanwhile
         full = [os.open(os.devnull, os.O_RDONLY)]
         resource.setrlimit(resource.RLIMIT_NOFILE, (full[0] + 1, hard))
         try:
