@@ -142,7 +142,9 @@ async def test_tools_that_are_gone_leave_nothing_with_the_event_loop() -> None:
     before = limiters()
     for _ in range(20):
         await called(Shop(1).price, {"item": "a"})
-    assert limiters() <= before
+    with anyio.fail_after(10):  # a worker thread may hold what it did for a moment yet
+        while limiters() > before:
+            await anyio.sleep(0.01)
 
 
 async def test_partials_and_callable_objects_are_functions() -> None:
