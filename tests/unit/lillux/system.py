@@ -2,7 +2,6 @@
 
 import os
 import select
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -87,7 +86,3 @@ def wait_for_fds(count: int) -> None:
     while (left := open_fds()) > count:
         assert time.monotonic() < deadline, f"{left} descriptors are open, and {count} were"
         time.sleep(0.005)
-
-
-def native_threads() -> int:
-    return len(os.listdir("/proc/self/task")) - threading.active_count()
