@@ -33,7 +33,7 @@ from ryecore.items.spaces import discover_bundles
 from ryecore.node.work_projects import WorkerProjects, end_failed
 from ryecore.policy import CancelToken
 from ryecore.remote.protocol.error_documents import map_errors, write_error
-from ryecore.remote.travelling import TRAVELLED, take_project
+from ryecore.remote.travelled import TRAVELLED, take_project
 from ryecore.runs.portable import write_json
 from ryecore.rye import Rye
 from ryecore.state.object_places import is_on_postgres
@@ -197,14 +197,15 @@ class RayRun:
         async with _open_without_project(settings) as own:
             objects = await anyio.to_thread.run_sync(own.cluster.travelling)
             taken = partial(take_project, objects, sent.snapshot, _folder(settings))
-            project = await anyio.to_thread.run_sync(taken)
-        settings = evolve(settings, project_path=str(project))
-        async with open_rye(settings, environ_without()) as rye:
-            try:
-                found = await self._execute_in(rye, sent, log)
-            except RyeError as error:
-                found = write_error(error.during(payload.item_id))
-        return _at_home(found, str(project), payload.settings.project_path)
+            held = await anyio.to_thread.run_sync(taken)
+        with held:
+            settings = evolve(settings, project_path=str(held.path))
+            async with open_rye(settings, environ_without()) as rye:
+                try:
+                    found = await self._execute_in(rye, sent, log)
+                except RyeError as error:
+                    found = write_error(error.during(payload.item_id))
+        return _at_home(found, str(held.path), payload.settings.project_path)
 
     async def _execute_in(
         self, rye: Rye, sent: RayPayload, log: Path | None

@@ -97,7 +97,7 @@ def work(
             from ryecore.node.hosts import HostOptions  # noqa: PLC0415
             from ryecore.node.work import QueueWorker  # noqa: PLC0415
             from ryecore.remote.dbos_queue import QueueBounds  # noqa: PLC0415
-            from ryecore.remote.travelling import TRAVELLED  # noqa: PLC0415
+            from ryecore.remote.travelled import TRAVELLED  # noqa: PLC0415
         except ModuleNotFoundError as problem:
             raise missing_dbos(problem) from None
         from ryecore.state.postgres.address import PostgresAddress  # noqa: PLC0415

@@ -17,7 +17,7 @@ from attrs import define, field
 
 from ryecore.actions.cluster import Cluster
 from ryecore.errors import RyeError, StateError, StateUnreachable, StoreError, ThreadNotFound
-from ryecore.remote.travelling import take_project
+from ryecore.remote.travelled import HeldProject, take_project
 from ryecore.runs.queued_run import QueuedRun
 from ryecore.rye import Rye
 from ryecore.state.object_store import ObjectStore
@@ -41,6 +41,7 @@ class _Open:
     """A project that travelled here, with its Rye."""
 
     rye: Rye
+    held: HeldProject
     users: int = 0
     used_at_s: float = 0.0
     closing: anyio.Event = field(factory=anyio.Event)
@@ -129,21 +130,26 @@ class WorkerProjects:
     async def _enter(self, snapshot: str) -> _Open:
         objects = await run_in_thread(self._objects)
         try:
-            project = await run_in_thread(partial(take_project, objects, snapshot, self._folder))
+            held = await run_in_thread(partial(take_project, objects, snapshot, self._folder))
         except OSError as problem:
             raise StoreError(
                 f"The project can't be written to {self._folder}: {problem.strerror}.",
                 next_step="Make room there, or name another folder: rye node work --spaces PATH",
             ) from problem
-        made = _Open(self._open_rye(project))
-        await self._tasks.start(self._hold, made)
+        try:
+            made = _Open(self._open_rye(held.path), held)
+            await self._tasks.start(self._hold, made)
+        except BaseException:
+            held.close()
+            raise
         return made
 
     async def _hold(self, one: _Open, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         """Hold a Rye open until it is to be closed, in the task that has entered it."""
-        async with one.rye:
-            task_status.started()
-            await one.closing.wait()
+        with one.held:
+            async with one.rye:
+                task_status.started()
+                await one.closing.wait()
 
     def _close_oldest(self) -> None:
         idle = [(one.used_at_s, name) for name, one in self._open.items() if not one.users]

@@ -20,10 +20,7 @@ from ryecore.remote.protocol.snapshots import Snapshot, check_snapshot
 from ryecore.remote.selection import SelectedFile
 from ryecore.state.object_store import CHUNK_BYTES, ObjectStore
 
-__all__ = ["TRAVELLED", "put_project", "take_project"]
-
-TRAVELLED: Final = "cache/travelled"
-"""Where projects that travel become folders, in the `.ai` of a worker's user space."""
+__all__ = ["make_project", "put_project"]
 
 _OWN: Final = (".ai/state", ".ai/cache", ".ai/config/keys/signing")
 """What no snapshot may bring: ryecore's own, and private keys."""
@@ -51,16 +48,14 @@ def _chunks(source: SelectedFile) -> Iterator[bytes]:
             yield chunk
 
 
-def take_project(objects: ObjectStore, snapshot_id: str, folder: Path) -> Path:
-    """Return the folder of a snapshot's project below `folder`, made if it isn't there.
+def make_project(objects: ObjectStore, snapshot_id: str, folder: Path) -> None:
+    """Make the folder of a snapshot's project below `folder`, whole or not at all.
 
     Raises:
         StoreError: An object is missing or was altered, or the snapshot isn't one.
         OSError: The files can't be written.
     """
     made = folder / snapshot_id
-    if made.is_dir():
-        return made
     snapshot = _read(objects.get(snapshot_id), snapshot_id)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     half = Path(tempfile.mkdtemp(prefix=".making-", dir=folder))
@@ -75,12 +70,11 @@ def take_project(objects: ObjectStore, snapshot_id: str, folder: Path) -> Path:
         try:
             half.rename(made)
         except OSError:
-            if not made.is_dir():  # else another process was faster
+            if made.is_symlink() or not made.is_dir():  # else another process was faster
                 raise
     finally:
         if os.path.lexists(half):
             shutil.rmtree(half)
-    return made
 
 
 def _read(content: bytes, snapshot_id: str) -> Snapshot:
