@@ -167,6 +167,34 @@ async def test_a_project_travels_to_a_worker_that_has_none(
     assert len({one.name for one in spaces.iterdir()} - {"nodes"}) == 2
 
 
+async def test_pruning_removes_what_travelled_and_keeps_what_a_waiting_run_needs(
+    planned: PlannedWorkspace, state: str, workers: Workers, tmp_path: Path
+) -> None:
+    queue = {"queue": state, "travels": True, "push": {"include": ["data/*.txt"]}}
+    remotes = json.dumps({"remotes": {"queue": queue}})
+    planned.workspace.write("config/remotes/remotes.yaml", remotes)
+    words = planned.workspace.project / "data/words.txt"
+    words.parent.mkdir()
+    async with planned.open(state=state) as rye:
+        words.write_text("waits for a worker")
+        waiting = await rye.start("directive:acme/short", target="remote:queue")
+        words.write_text("stopped")
+        stopped = await rye.start("directive:acme/short", target="remote:queue")
+        await stopped.cancel()
+        assert (await rye.threads.prune(older_than="1s")).snapshot_bytes == 0  # it is of today
+        address, _, schema = state.rpartition("&schema=")
+        with psycopg.connect(address, options=f"-c search_path={schema}") as server:
+            server.execute("UPDATE objects SET stored_at = stored_at - interval '3 days'")
+        pruned = await rye.threads.prune(older_than="1d")
+        workers.start("--spaces", str(tmp_path / "spaces"))
+        with anyio.fail_after(30):
+            done = await waiting.result()
+    assert done.success, done.error
+    assert pruned.to_dict()["snapshot_bytes"] == pruned.snapshot_bytes > len("stopped")
+    (made,) = (one for one in (tmp_path / "spaces").iterdir() if one.name != "nodes")
+    assert (made / "data/words.txt").read_text() == "waits for a worker"
+
+
 async def test_a_run_whose_project_cannot_be_had_ends_with_the_reason(
     planned: PlannedWorkspace, state: str, workers: Workers, tmp_path: Path
 ) -> None:

@@ -8,15 +8,16 @@ Source: ADR 027.
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 
 from ryecore.display.sanitize import RyeWarning, warn
 from ryecore.display.text import Rendered, StyledText, byte_size, counted
-from ryecore.errors import RyeError
+from ryecore.errors import ConfigError, RyeError, StateError, StateUnreachable
 from ryecore.frozen import frozen
-from ryecore.state.pruning import resolve_retention
+from ryecore.state.pruning import Retention, resolve_retention
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class PruneReport(Rendered):
         kept_resumable: The number of threads that are kept longer, because they failed or were
             killed and may be resumed.
         finished: The number of threads whose files an interrupted pruning had left.
+        snapshot_bytes: The size of what was removed of projects that travelled to workers.
     """
 
     thread_ids: tuple[str, ...] = ()
@@ -48,6 +50,7 @@ class PruneReport(Rendered):
     is_dry_run: bool = False
     kept_resumable: int = 0
     finished: int = 0
+    snapshot_bytes: int = 0
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as a JSON-ready object."""
@@ -59,6 +62,7 @@ class PruneReport(Rendered):
             "thread_ids": list(self.thread_ids),
             "kept_resumable": self.kept_resumable,
             "finished": self.finished,
+            "snapshot_bytes": self.snapshot_bytes,
         }
 
     def render(self) -> StyledText:
@@ -75,9 +79,15 @@ class PruneReport(Rendered):
                 ),
                 ("prune them too: --include-resumable", "dim"),
             )
+        if self.snapshot_bytes:
+            text.line((f"{byte_size(self.snapshot_bytes)} of projects that travelled", "dim"))
         if self.finished:
             text.line((f"finished an earlier pruning: {counted(self.finished, 'thread')}", "dim"))
         return text
+
+
+_LEAST_TRAVELLED_S: Final = 86_400.0
+"""How old a snapshot is at least when it is pruned: tools that wait for a cluster have no row."""
 
 
 async def prune_threads(
@@ -111,7 +121,31 @@ async def prune_threads(
             size_bytes += family.size_bytes
         if on_progress is not None and not dry_run:
             on_progress(len(gone), total)
-    return PruneReport(tuple(gone), size_bytes, dry_run, plan.kept_resumable, finished)
+    snapshots = 0 if dry_run else await _prune_travelled(store, retention)
+    return PruneReport(tuple(gone), size_bytes, dry_run, plan.kept_resumable, finished, snapshots)
+
+
+async def _prune_travelled(store: "ThreadStore", retention: Retention) -> int:
+    """Prune snapshots of projects that travelled to workers; return the size of what is gone."""
+    if store.queue is None:
+        return 0
+    from ryecore.remote.travelling import prune_snapshots  # noqa: PLC0415 - on a server alone
+    from ryecore.runs.queued_run import QueuedRun  # noqa: PLC0415
+
+    try:
+        objects = await run_in_thread(store.travelling)
+    except ConfigError:  # they are in the project's folder, so that none travels
+        return 0
+    try:
+        runs = [QueuedRun.from_text(one.body) for one in await store.queue.active()]
+    except StateUnreachable:
+        raise
+    except StateError:  # one is of another version, and what it needs isn't known
+        return 0
+    kept = {one.snapshot for one in runs if one.snapshot is not None}
+    age_s = max(retention.older_than_s, _LEAST_TRAVELLED_S)
+    prune = partial(prune_snapshots, objects, used_before_s=time.time() - age_s, kept=kept)
+    return sum(one.size_bytes for one in await run_in_thread(prune))
 
 
 _LOOK_EVERY_S: Final = 60.0

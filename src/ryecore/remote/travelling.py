@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +18,17 @@ from ryecore.errors import StoreError
 from ryecore.remote.plan import PushPlan, open_selected
 from ryecore.remote.protocol.snapshots import Snapshot, check_snapshot
 from ryecore.remote.selection import SelectedFile
-from ryecore.state.object_store import CHUNK_BYTES, ObjectStore
+from ryecore.state.object_store import (
+    CHUNK_BYTES,
+    ObjectStore,
+    StoredObject,
+    prune_objects,
+)
 
-__all__ = ["make_project", "put_project"]
+__all__ = ["make_project", "prune_snapshots", "put_project"]
+
+_LISTS: Final = "lists"
+"""The space, below that of the files, of the lists of snapshots."""
 
 _OWN: Final = (".ai/state", ".ai/cache", ".ai/config/keys/signing")
 """What no snapshot may bring: ryecore's own, and private keys."""
@@ -37,9 +45,37 @@ def put_project(plan: PushPlan, objects: ObjectStore) -> str:
     """
     files = tuple(one for one in plan.snapshot.files if one.space == "project")
     snapshot = evolve(plan.snapshot, files=files)
+    # The list first: as it is of today, pruning keeps all files that it names from here on.
+    objects.below(_LISTS).put(snapshot.to_bytes(), sha256=snapshot.id)
     for digest in objects.missing({one.sha256 for one in files}):
         objects.put(_chunks(plan.sources[digest]), sha256=digest)
-    return objects.put(snapshot.to_bytes(), sha256=snapshot.id)
+    return snapshot.id
+
+
+def prune_snapshots(
+    objects: ObjectStore, *, used_before_s: float, kept: Collection[str]
+) -> tuple[StoredObject, ...]:
+    """Delete snapshots that no run was sent with for long, and files that no other one names.
+
+    Args:
+        objects: The objects by which projects travel.
+        used_before_s: Those that were used last before this time go: seconds since the epoch. Leave
+            a day for runs that are sent meanwhile.
+        kept: Snapshots that stay in any case, such as those of runs that wait.
+
+    Returns:
+        The deleted lists and files.
+    """
+    lists = objects.below(_LISTS)
+    found = [*lists.list()]
+    old = [one for one in found if one.stored_at_s < used_before_s and one.sha256 not in kept]
+    lists.delete([one.sha256 for one in old])  # first: what has no list can't be used by halves
+    named: set[str] = set()
+    for one in found:
+        if one not in old:
+            snapshot = _read(lists.get(one.sha256), one.sha256)
+            named.update(file.sha256 for file in snapshot.files)
+    return (*old, *prune_objects(objects, stored_before_s=used_before_s, kept=named))
 
 
 def _chunks(source: SelectedFile) -> Iterator[bytes]:
@@ -56,7 +92,7 @@ def make_project(objects: ObjectStore, snapshot_id: str, folder: Path) -> None:
         OSError: The files can't be written.
     """
     made = folder / snapshot_id
-    snapshot = _read(objects.get(snapshot_id), snapshot_id)
+    snapshot = _read(objects.below(_LISTS).get(snapshot_id), snapshot_id)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     half = Path(tempfile.mkdtemp(prefix=".making-", dir=folder))
     try:

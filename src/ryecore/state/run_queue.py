@@ -88,6 +88,10 @@ class RunQueue(Protocol):
         """Keep the request of a run, in the transaction that registers it."""
         ...
 
+    async def active(self) -> tuple[QueuedRequest, ...]:
+        """Return the requests of all runs that have not ended."""
+        ...
+
     async def request_of(self, thread_id: str) -> QueuedRequest | None:
         """Return the request of a run, or of the first one of its chain; None without one."""
         ...

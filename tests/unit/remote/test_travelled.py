@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ryecore.errors import StoreError
 from ryecore.remote.protocol.snapshots import Snapshot, SnapshotFile
 from ryecore.remote.travelled import prune_projects, take_project
+from ryecore.remote.travelling import prune_snapshots
 from ryecore.state.folder_objects import FolderObjects
 
 
@@ -29,7 +31,7 @@ def put(objects: FolderObjects, files: Mapping[str, bytes]) -> str:
         for path, content in files.items()
     ]
     snapshot = Snapshot(tuple(listed))
-    return objects.put(snapshot.to_bytes(), sha256=snapshot.id)
+    return objects.below("lists").put(snapshot.to_bytes(), sha256=snapshot.id)
 
 
 def unused_for(path: Path, seconds: float) -> None:
@@ -79,6 +81,27 @@ def test_what_a_killed_process_left_goes_and_what_is_not_ours_stays(
 
     assert prune_projects(folder, max_unused_s=0, max_total_bytes=0) == ()
     assert {one.name for one in folder.iterdir()} == {".making-new", "mine"}
+
+
+def test_snapshots_that_were_used_long_ago_go_with_the_files_that_no_other_names(
+    objects: FolderObjects, folder: Path
+) -> None:
+    common = {"common.txt": b"common"}
+    old = put(objects, common | {"a.txt": b"old"})
+    waiting = put(objects, {"a.txt": b"waiting"})
+    for space in (objects, objects.below("lists")):
+        for one in space.list():
+            unused_for(Path(space.root, one.sha256[:2], one.sha256), 100)
+    new = put(objects, common)  # which names a file that was stored long ago
+
+    gone = prune_snapshots(objects, used_before_s=time.time() - 60, kept={waiting})
+
+    assert sorted(one.size_bytes for one in gone if one.sha256 != old) == [len(b"old")]
+    for snapshot, text in ((waiting, "waiting"), (new, "common")):
+        with take_project(objects, snapshot, folder) as held:
+            assert [one.read_text() for one in held.path.iterdir()] == [text]
+    with pytest.raises(StoreError, match="no object"):
+        take_project(objects, old, folder)
 
 
 def test_a_link_in_place_of_a_folder_is_neither_used_nor_followed(

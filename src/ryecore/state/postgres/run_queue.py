@@ -36,6 +36,10 @@ _OF_CHAIN: Final = """WITH RECURSIVE earlier (thread_id) AS (
         VALUES (?) UNION SELECT threads.continuation_of FROM threads JOIN earlier USING (thread_id)
         WHERE threads.continuation_of IS NOT NULL
     ) SELECT requests.* FROM requests JOIN earlier USING (thread_id) LIMIT 1"""
+_ACTIVE: Final = (
+    "SELECT * FROM requests WHERE thread_id IN (SELECT coalesce(chain_root_id, thread_id)"
+    " FROM threads WHERE queue IS NOT NULL AND completed_at IS NULL)"
+)
 _COUNT: Final = """WITH RECURSIVE earlier (thread_id) AS (
         VALUES (?) UNION SELECT threads.continuation_of FROM threads JOIN earlier USING (thread_id)
         WHERE threads.continuation_of IS NOT NULL
@@ -83,10 +87,11 @@ class PostgresRunQueue(RunQueue):
         rows = await self._database.fetch(_OF_CHAIN, (thread_id,))
         if not rows:
             return None
-        row = rows[0]
-        return QueuedRequest(
-            row["body"], row["priority"], row["deadline"], row["takeovers"], row["outcome"]
-        )
+        return _request(rows[0])
+
+    @override
+    async def active(self) -> tuple[QueuedRequest, ...]:
+        return tuple(map(_request, await self._database.fetch(_ACTIVE)))
 
     @override
     async def waiting(self, queue: str, *, least_age_s: float = 0.0) -> tuple[ThreadRecord, ...]:
@@ -181,6 +186,12 @@ def _is_dead(run: Statements, record: ThreadRecord) -> bool:
     found = record_of(row)
     is_own = found.status == "running" and found.owner == current_process()
     return ownership_of(found) == ownership_of(record) and (is_own or lacks_worker(found))
+
+
+def _request(row: Row) -> QueuedRequest:
+    return QueuedRequest(
+        row["body"], row["priority"], row["deadline"], row["takeovers"], row["outcome"]
+    )
 
 
 def _process(row: Row) -> ProcessId:
