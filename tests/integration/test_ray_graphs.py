@@ -165,6 +165,24 @@ async def test_a_graph_of_a_dead_node_is_resumed_on_another(
     await anyio.to_thread.run_sync(ray_cluster.kill_node)
 
 
+@pytest.mark.skipif(not IS_SOAK, reason="takes 40 s, for six workers that die one after another")
+async def test_a_graph_that_ends_each_of_its_workers_is_given_up_after_five_takeovers(
+    planned: PlannedWorkspace, state: str
+) -> None:
+    workspace, marks = planned.workspace, planned.root / "marks"
+    workspace.shell("acme/deadly", f"echo once >> {marks}; kill -9 $PPID; sleep 60")
+    node = {"action": {"item_id": "tool:acme/deadly"}, "retry": {"max": 2}}
+    graph(workspace, {"deadly": node})
+    async with planned.open(state=state, deps_factory=FACTORY) as rye:
+        with anyio.fail_after(90):
+            done = await rye.execute(FLOW, target="remote:gpu")
+        runs = await runs_of(rye, FLOW)
+    assert "was taken over 5 times, and each worker died" in str(done.error)
+    assert f"rye graph resume {runs[-1].thread_id}" in str(done.error)
+    assert [one.status for one in runs] == ["continued"] * 5 + ["error"]
+    assert marks.read_text().split() == ["once"] * 6
+
+
 async def test_a_graph_in_the_background_is_a_run_of_the_cluster(
     planned: PlannedWorkspace, state: str
 ) -> None:

@@ -175,9 +175,10 @@ class QueueRuns:
         kept = await queue.request_of(run_id)
         try:
             if kept is None or await queue.count_takeover(run_id) > MAX_TAKEOVERS:
+                kind = "threads" if record.item_id.startswith("directive:") else "graph"
                 raise StateError(
                     f"{run_id} was taken over {MAX_TAKEOVERS} times, and each worker died.",
-                    next_step=f"See what it does, and resume it: rye threads resume {run_id}",
+                    next_step=f"See what it does, and resume it: rye {kind} resume {run_id}",
                     thread_id=run_id,
                 )
             run = await self._take_over(record, kept)
