@@ -51,10 +51,12 @@ class OwnNode:
 
 
 @contextmanager
-def node_process(folder: Path, settings: str = "") -> Iterator[OwnNode]:
+def node_process(
+    folder: Path, settings: str = "", options: tuple[str, ...] = ()
+) -> Iterator[OwnNode]:
     """`rye node serve` as a process, which is killed at its end; `settings` are for node.yaml."""
     settings = f"port: {_port_of(folder)}\n{_SETTINGS}{settings}"
-    with served_node(folder / "node", settings=settings) as served:
+    with served_node(folder / "node", *options, settings=settings) as served:
         yield OwnNode(Address(served.url), served.identity)
 
 

@@ -119,13 +119,15 @@ class HandedRuns:
         kept = await queue_of(await self._host().open_store()).request_of(run_id)
         return None if kept is None or kept.outcome is not None else QueuedRun.from_text(kept.body)
 
-    async def last_of(self, run_id: str) -> str:
-        """Return the id of the last run of a chain, whose log and file are copied into its folder.
+    async def copy_files(self, run_id: str) -> str:
+        """Copy the log and the file of each run of a chain into its folder here.
 
-        So are those of the runs before it.
+        Returns:
+            The id of the last one.
 
         Raises:
-            StateError: The state can't be reached.
+            StateError: The state can't be reached, or the folder was replaced.
+            OSError: A file can't be written.
         """
         store = await self._host().open_store()
         ids = [run_id]

@@ -106,10 +106,14 @@ class QueueRuns:
     async def _give_up(
         self, store: ThreadStore, run_id: str, last_id: str, result: Mapping[str, object]
     ) -> None:
-        """End a run, the last of whose chain was left and can't be resumed, as an error."""
+        """End a run as an error, if its chain was left and can't be resumed.
+
+        Of one that has ended, no worker tells the outcome any more.
+        """
         queue = queue_of(store)
         await queue.give_up(last_id, result)
-        if (await store.registry.get_thread(last_id)).status == "error":
+        record = await store.registry.get_thread(last_id)
+        if record.ended and not record.awaits_worker:
             await queue.put_outcome(run_id, "")
         store.announce(last_id)
 

@@ -63,6 +63,7 @@ _MIGRATIONS: Final[Sequence[Migration]] = (
         "DROP INDEX runs_not_ended",
         "DROP INDEX nonces_by_expiry",  # those of two minutes are looked through now and then
     ),
+    ("ALTER TABLE runs ADD COLUMN handed_id TEXT",),
 )
 
 

@@ -30,7 +30,7 @@ from ryecore.node.execution import (
 from ryecore.node.hosts import snapshot_missing
 from ryecore.node.problems import NodeProblem, refusal
 from ryecore.node.run_table import RunRow, RunTable
-from ryecore.node.threads import Outcome, cost_of_chain, follow, limits_of, outcome_of_row
+from ryecore.node.threads import Outcome, follow, limits_of, outcome_of_rows
 from ryecore.policy import CallContext
 from ryecore.remote.protocol.models import ExecuteBody
 from ryecore.runs.queued_run import QueuedSpace
@@ -101,33 +101,30 @@ class HandingOver:
 
     async def ended(self, row: RunRow) -> None:
         """Remove what is kept of a run for this node alone, as its end is written."""
-        if row.node_thread_id is None:
+        if row.handed_id is None or row.report is None:
             return
         try:
-            await self._handed.forget(row.node_thread_id)
+            await self._handed.forget(row.handed_id)
         except RyeError as error:
-            _log.warning("What %s has sent can't be removed: %s", row.node_thread_id, error)
+            _log.warning("What %s has sent can't be removed: %s", row.handed_id, error)
 
     async def _perform(self, live: LiveRun) -> Outcome:
         row = live.row
-        if row.node_thread_id is None:
+        if row.handed_id is None:
             if row.body.thread == "inline":  # perhaps a graph, which may spend
                 await self._hold(live)
                 await self._table.bound(row.caller, row.thread_id, live.max_spend_microcents)
             await self._table.synced()  # nothing runs before the row is durable
             run = await self._put(live)
-            await self._table.begin(row.caller, row.thread_id, run.thread_id)
-            live.row = evolve(live.row, node_thread_id=run.thread_id)
+            await self._table.hand(row.caller, row.thread_id, run.thread_id)
+            live.row = evolve(live.row, handed_id=run.thread_id)
         else:
-            run = self._handed.find(row.node_thread_id, row.body.item_id)
+            run = self._handed.find(row.handed_id, row.body.item_id)
         live.handle = run
         if live.row.stop == "kill":
             await run.kill(grace_s=0.0)
         elif live.row.stop is not None or live.cancellation.cancelled:
             await run.cancel()
-        if live.log.is_empty:
-            status = {"status": "running", "node_thread_id": run.thread_id}
-            live.log.add("status", status)
         await self._follow(run, live)
         outcome = await self._outcome(live, run)
         if outcome.status == "cancelled":
@@ -136,11 +133,24 @@ class HandingOver:
 
     async def _follow(self, run: HandedRun, live: LiveRun) -> None:
         """Log the events of a run until its end, also where the state is away for a while."""
+        begins = partial(self._begin, run, live)
+        if live.row.body.thread == "fork":
+            await begins()
         while True:
-            done = await follow(self._rye, run, live.log, after=live.log.run_events)
+            after = live.log.run_events
+            done = await follow(self._rye, run, live.log, after=after, begins=begins)
             if not isinstance(done, StateUnreachable):
                 return
             await anyio.sleep(_RETRY_S)
+
+    async def _begin(self, run: HandedRun, live: LiveRun) -> None:
+        """Note that a run is a thread, or a graph's: it has a log and a tree."""
+        row = live.row
+        if row.node_thread_id is None:
+            await self._table.begin(row.caller, row.thread_id, run.thread_id)
+            live.row = evolve(live.row, node_thread_id=run.thread_id)
+            status = {"status": "running", "node_thread_id": run.thread_id}
+            live.log.add("status", status)
 
     async def _put(self, live: LiveRun) -> HandedRun:
         """Put a run into the queue, or find it there, with the files that it runs in."""
@@ -176,9 +186,7 @@ class HandingOver:
             except StateUnreachable:
                 await anyio.sleep(_RETRY_S)
         if not told:
-            report = await self._rye.threads.show(run.thread_id)
-            cost, assumed = await cost_of_chain(self._rye, report.chain or (run.thread_id,))
-            return evolve(outcome_of_row(report), cost=cost, assumed=assumed)
+            return await outcome_of_rows(self._rye, run.thread_id)
         outcome = RECORDS.read(json.loads(told), Outcome)
         if outcome.digests:
             objects = await self._handed.objects(run.thread_id)

@@ -37,6 +37,8 @@ class RunRow:
         max_spend_microcents: The most that it may spend, in units of 1e-8 USD; None for no bound.
         created_at: When the node took the request, in UTC.
         report: The signed report; None before its end.
+        handed_id: Its id in the state that is shared with the workers to whom it was handed; None
+            where it wasn't.
     """
 
     caller: str
@@ -50,6 +52,7 @@ class RunRow:
     max_spend_microcents: int | None
     created_at: str
     report: Mapping[str, Any] | None
+    handed_id: str | None = None
 
     @classmethod
     def of(cls, caller: str, body: ExecuteBody, request_sha256: str) -> Self:
@@ -169,6 +172,10 @@ class RunTable:
         """Note the space of a run."""
         await self._update("UPDATE runs SET space = ?", caller, thread_id, space)
 
+    async def hand(self, caller: str, thread_id: str, handed_id: str) -> None:
+        """Note the id of a run that was handed to workers."""
+        await self._update("UPDATE runs SET handed_id = ?", caller, thread_id, handed_id)
+
     async def begin(self, caller: str, thread_id: str, node_thread_id: str) -> None:
         """Note the thread of a run."""
         await self._update("UPDATE runs SET node_thread_id = ?", caller, thread_id, node_thread_id)
@@ -245,4 +252,5 @@ def _read(row: Row) -> RunRow:
         row["max_spend_microcents"],
         row["created_at"],
         None if report is None else json.loads(report),
+        row["handed_id"],
     )

@@ -410,9 +410,6 @@ class NodeRuns:
                     _log.error(_NO_END, row.thread_id, problem)
                     await anyio.sleep(pause_s)
                     pause_s = min(pause_s * 2, _MAX_PAUSE_S)
-            live.ended.set()
-            if self._handing is not None:
-                await self._handing.ended(live.row)
         except Exception:  # of any kind: the node itself runs on, and its next start tries again
             _log.exception("The end of the run %s can't be written.", row.thread_id)
         finally:
@@ -425,6 +422,8 @@ class NodeRuns:
                 await live.log.closed()
             finally:
                 del self._live[row.caller, row.thread_id]
+        if self._handing is not None:
+            await self._handing.ended(live.row)
 
     async def _perform(self, live: LiveRun) -> Outcome:
         row = live.row

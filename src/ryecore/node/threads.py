@@ -4,7 +4,7 @@ Source: docs/design/remote.md#on-the-node; decisions 67 to 74.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from decimal import Decimal
 from pathlib import Path
@@ -53,7 +53,7 @@ __all__ = [
     "has_thread",
     "id_of",
     "limits_of",
-    "outcome_of_row",
+    "outcome_of_rows",
     "resume",
     "start",
     "thread_outcome",
@@ -240,7 +240,12 @@ def limits_of(body: ExecuteBody, max_spend_microcents: int | None) -> Limits:
 
 
 async def follow(
-    rye: Rye, run: Run, log: EventLog, *, after: int = 0
+    rye: Rye,
+    run: Run,
+    log: EventLog,
+    *,
+    after: int = 0,
+    begins: Callable[[], Awaitable[None]] | None = None,
 ) -> Mapping[str, Any] | RyeError:
     """Wait for the end of a run, and log its events and its tree meanwhile.
 
@@ -249,15 +254,25 @@ async def follow(
         run: The run.
         log: Where to log them.
         after: How many of its first events are logged already.
+        begins: Awaited as its first event comes. A run without events, as of a tool that is no
+            graph, has no tree then; by default the tree is logged from the beginning.
 
     Returns:
         Its result; or the error, where its end couldn't be written.
     """
-    logged = anyio.Event()
+    logged, begun = anyio.Event(), anyio.Event()
+
+    async def begin() -> None:
+        if begins is not None and not begun.is_set():
+            await begins()
+        begun.set()
+
+    if begins is None:
+        begun.set()
     done: Mapping[str, Any] | RyeError = {}
     async with anyio.create_task_group() as group:
-        group.start_soon(_log_events, rye, run, log, logged, after)
-        group.start_soon(_log_tree, rye, run, log)
+        group.start_soon(_log_events, rye, run, log, logged, after, begin)
+        group.start_soon(_log_tree, rye, run, log, begun)
         try:
             done = (await run.result()).to_dict()
         except RyeError as error:
@@ -265,18 +280,27 @@ async def follow(
         with anyio.move_on_after(_LAST_EVENTS_S):
             await logged.wait()
         group.cancel_scope.cancel()
-    with suppress(RyeError):
-        log.add_tree((await rye.threads.tree(id_of(run))).to_dict())
+    if begun.is_set():
+        with suppress(RyeError):
+            log.add_tree((await rye.threads.tree(id_of(run))).to_dict())
     return done
 
 
-async def _log_events(rye: Rye, run: Run, log: EventLog, logged: anyio.Event, after: int) -> None:
+async def _log_events(
+    rye: Rye,
+    run: Run,
+    log: EventLog,
+    logged: anyio.Event,
+    after: int,
+    begin: Callable[[], Awaitable[None]],
+) -> None:
     """Log the events of a run and of those that it is handed off to; a failure isn't the run's."""
     with suppress(RyeError):
         following: str | None = id_of(run)
         while following is not None:
             async with aclosing(run.events()) as events:
                 async for event in events:
+                    await begin()
                     if after:
                         after -= 1
                         continue
@@ -291,10 +315,11 @@ async def _log_events(rye: Rye, run: Run, log: EventLog, logged: anyio.Event, af
     logged.set()
 
 
-async def _log_tree(rye: Rye, run: Run, log: EventLog) -> None:
+async def _log_tree(rye: Rye, run: Run, log: EventLog, begun: anyio.Event) -> None:
     def draw(tree: "TreeNode") -> None:
         log.add_tree(tree.to_dict())
 
+    await begun.wait()
     with suppress(RyeError):
         await rye.threads.watch(id_of(run), draw)
 
@@ -341,10 +366,26 @@ async def thread_outcome(
     )
 
 
-def outcome_of_row(report: "ThreadReport") -> Outcome:
-    """Return the outcome of a run in a queue that has no thread, as a tool's."""
+async def outcome_of_rows(rye: Rye, run_id: str) -> Outcome:
+    """Return the outcome of a run in a queue as its rows have it, without its files.
+
+    Args:
+        rye: An open Rye of the shared state.
+        run_id: The run, or the first one of its chain.
+
+    Raises:
+        StateError: The state can't be reached.
+    """
+    last_id: str | None = run_id
+    while last_id is not None:
+        report = await rye.threads.show(last_id)
+        last_id = report.record.continuation_thread_id
     result = report.result if isinstance(report.result, Mapping) else {}
-    return Outcome(_STATUSES.get(report.status, "error"), result)
+    outcome = Outcome(_STATUSES.get(report.status, "error"), result)
+    if report.record.transcript_head is None:
+        return outcome
+    cost, assumed = await cost_of_chain(rye, report.chain or (run_id,))
+    return evolve(outcome, cost=cost, assumed=assumed, node_thread_id=report.thread_id)
 
 
 def _head_of(report: "ThreadReport") -> TranscriptHead | None:

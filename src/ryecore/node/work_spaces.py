@@ -26,7 +26,7 @@ from ryecore.node.execution import collect, without_folder
 from ryecore.node.files import remove_tree
 from ryecore.node.hosts import Host, HostOptions, HostPool
 from ryecore.node.problems import NodeProblem
-from ryecore.node.threads import Outcome, has_thread, outcome_of_row, thread_outcome
+from ryecore.node.threads import Outcome, has_thread, outcome_of_rows, thread_outcome
 from ryecore.remote.protocol.snapshots import Snapshot
 from ryecore.runs.queued_run import QueuedRun
 from ryecore.runs.tasks import Tasks
@@ -88,14 +88,17 @@ class WorkerSpaces:
     async def _outcome(
         self, host: Host, run_id: str, run: QueuedRun, content: CallerContent
     ) -> Outcome:
-        """Return the outcome of a run that has ended, and keep its files."""
-        last_id = await host.rye.cluster.handed.last_of(run_id)
-        report = await host.rye.threads.show(last_id)
-        if not await has_thread(host, str(run.request.ref), run.ctx):
-            return outcome_of_row(report)
-        result = report.result if isinstance(report.result, Mapping) else {}
-        outcome = await thread_outcome(host, last_id, result, content)
-        return evolve(outcome, result=result)
+        """Return the outcome of a run that has ended, and keep its files.
+
+        Where it has removed the folder of its space, its row and its costs still tell.
+        """
+        if await has_thread(host, str(run.request.ref), run.ctx):
+            with suppress(RyeError, OSError):
+                last_id = await host.rye.cluster.handed.copy_files(run_id)
+                report = await host.rye.threads.show(last_id)
+                result = report.result if isinstance(report.result, Mapping) else {}
+                return await thread_outcome(host, last_id, result, content)
+        return await outcome_of_rows(self._own, run_id)
 
     async def _send(self, run_id: str, outcome: Outcome, content: CallerContent) -> None:
         """Send the files of an outcome, then the outcome itself."""
