@@ -341,14 +341,14 @@ class Parts:
     @cached_property
     def _dispatcher(self) -> "ActionDispatcher":
         from ryecore.actions.dispatch import ActionDispatcher  # noqa: PLC0415
-        from ryecore.search.walk import ToolListing  # noqa: PLC0415
+        from ryecore.search.walk import ItemListing  # noqa: PLC0415
 
         return ActionDispatcher(
             self.execute,
             lambda: self.fetch,
             lambda: self.search,
             lambda: self.sign,
-            ToolListing(self.spaces, self._forms),
+            ItemListing(self.spaces, "tool", self._forms),
         )
 
     @cached_property

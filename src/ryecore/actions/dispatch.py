@@ -9,7 +9,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.runs.ports import Fetched, Planned, Shown
 from ryecore.search.model import SearchResults
-from ryecore.search.walk import ToolListing
+from ryecore.search.walk import ItemListing
 
 if TYPE_CHECKING:
     from ryecore.actions.fetch import FetchAction
@@ -28,7 +28,7 @@ class ActionDispatcher:
         fetch: "Callable[[], FetchAction]",
         search: "Callable[[], SearchAction]",
         sign: "Callable[[], SignAction]",
-        listing: ToolListing,
+        listing: ItemListing,
     ) -> None:
         self._execute = execute
         self._fetch = fetch

@@ -1,6 +1,7 @@
 """The fetch action: read and verify one item, and optionally copy it to another space."""
 
 import base64
+import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from ryecore.items.description import ItemDescription, describe
 from ryecore.items.files import check_links, writable_folder, write_atomically
 from ryecore.items.refs import ItemRef, check_item_id
 from ryecore.items.signature import SIDECAR, FileTypesReader, comment_form
-from ryecore.items.spaces import ItemSource, Space, Spaces, locate, refs_of
+from ryecore.items.spaces import EXTENSIONS, ItemSource, Space, Spaces, locate, refs_of
 from ryecore.items.verification import MAX_SIDECAR_BYTES, VerifiedItem
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.event_loop import run_in_thread
@@ -298,6 +299,9 @@ def _check_options(source: str | None, destination: str | None) -> None:
 
 def _file_in(space: Space, ref: ItemRef, more: tuple[str, ...]) -> Path | None:
     """Return the path of the item in one space; None where it isn't there."""
+    stem = f"{space.folder(ref.kind)}/{ref.id}"
+    if not any(os.path.lexists(stem + one) for one in (*EXTENSIONS[ref.kind], *more)):
+        return None  # quicker than an error with the ids that are similar
     with suppress(ItemNotFound):
         try:
             return locate(ref, (space,), more_extensions=more).path

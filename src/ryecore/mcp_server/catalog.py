@@ -23,7 +23,7 @@ from ryecore.lillux.digests import sha256_hex
 from ryecore.mcp_server.offer import Offer, OfferReader, matches
 from ryecore.policy import allows, capability_of
 from ryecore.rye import Rye
-from ryecore.search.walk import places
+from ryecore.search.walk import ItemListing, ListedItem, places
 
 __all__ = ["Catalog", "Entry", "OfferOptions", "OfferedKind", "ServedProject", "unique_names"]
 
@@ -64,6 +64,7 @@ class ServedProject:
     rye: Rye
     offer: Callable[[], Offer]
     file_types: FileTypes
+    listings: Mapping[OfferedKind, ItemListing]
 
 
 @frozen(eq=False)
@@ -89,6 +90,7 @@ class Catalog:
         self._options = options
         self.projects = tuple(_served(ryes))
         self._said: BoundedDict[tuple[str, str], bool] = BoundedDict(_MAX_SAID)
+        self._made: dict[OfferedKind, tuple[object, Mapping[str, Entry]]] = {}
 
     def offer(self, project: ServedProject) -> Offer:
         """Return what a project offers now; nothing where its serve.yaml is broken."""
@@ -129,14 +131,6 @@ class Catalog:
         call = partial(self._entries, kind, frozenset(reserved))
         return await anyio.to_thread.run_sync(call)
 
-    def is_offered(self, project: ServedProject, ref: ItemRef, *, is_system: bool = False) -> bool:
-        """Return whether an item is offered to clients that hold these grants."""
-        kind: OfferedKind = ref.kind  # type: ignore[assignment]
-        action = _ACTIONS.get(kind)
-        if action is None or not allows(self._grants, capability_of(action, kind, ref.id)):
-            return False
-        return matches(_patterns(self.offer(project), kind), ref.id, is_system=is_system)
-
     def fingerprint(self, kind: OfferedKind) -> tuple[object, ...] | None:
         """Return what changes with any file that a list of this kind depends on.
 
@@ -163,9 +157,20 @@ class Catalog:
             _logger.warning("%s isn't offered: %s", what, error.message)
 
     def _entries(self, kind: OfferedKind, reserved: frozenset[str]) -> Mapping[str, Entry]:
-        found: list[tuple[ServedProject, ItemRef]] = []
-        for project in self.projects:
-            found += ((project, ref) for ref in self._refs(project, kind))
+        listed = [
+            (project, self.offer(project), project.listings[kind].items())
+            for project in self.projects
+        ]
+        seen = [reserved, *((offer, items) for _, offer, items in listed)]
+        made = self._made.get(kind)
+        if made is not None and made[0] == seen:  # quick where the tuples are the same
+            return made[1]
+        found = [
+            (project, ItemRef(kind, one.item_id))
+            for project, offer, items in listed
+            for one in items
+            if self._is_offered(offer, kind, one)
+        ]
         prefixed = len(self.projects) > 1
         ids = [f"{project.label}/{ref.id}" if prefixed else ref.id for project, ref in found]
         names = unique_names(ids, reserved)
@@ -173,21 +178,14 @@ class Catalog:
             name: Entry(project, ref, name)
             for name, (project, ref) in zip(names, found, strict=True)
         }
-        return dict(sorted(entries.items()))
+        self._made[kind] = seen, dict(sorted(entries.items()))
+        return self._made[kind][1]
 
-    def _refs(self, project: ServedProject, kind: OfferedKind) -> list[ItemRef]:
-        offer = self.offer(project)
-        if not _patterns(offer, kind):
-            return []
-        extensions = project.file_types.extensions() if kind == "tool" else ()
-        seen: dict[str, bool] = {}
-        for place in places(project.rye.spaces, (kind,), extensions):
-            for file in place.walk():
-                seen.setdefault(file.item_id, place.space.name == "system")
-        refs = [(ItemRef(kind, item_id), is_system) for item_id, is_system in seen.items()]
-        return [
-            one for one, is_system in refs if self.is_offered(project, one, is_system=is_system)
-        ]
+    def _is_offered(self, offer: Offer, kind: OfferedKind, item: ListedItem) -> bool:
+        patterns = _patterns(offer, kind)
+        is_system = item.space.name == "system"
+        needed = capability_of(_ACTIONS[kind], kind, item.item_id)
+        return matches(patterns, item.item_id, is_system=is_system) and allows(self._grants, needed)
 
 
 def unique_names(ids: Sequence[str], reserved: Iterable[str] = ()) -> list[str]:
@@ -214,7 +212,13 @@ def _served(ryes: Iterable[Rye]) -> Iterable[ServedProject]:
         labels[label] += 1
         if labels[label] > 1:
             label = f"{label}-{labels[label]}"
-        yield ServedProject(label, rye, OfferReader(rye.configs), FileTypes(rye.spaces, rye.trust))
+        types = FileTypes(rye.spaces, rye.trust)
+        listings: dict[OfferedKind, ItemListing] = {
+            "tool": ItemListing(rye.spaces, "tool", types.comment_forms),
+            "directive": ItemListing(rye.spaces, "directive", dict),
+            "knowledge": ItemListing(rye.spaces, "knowledge", dict),
+        }
+        yield ServedProject(label, rye, OfferReader(rye.configs), types, listings)
 
 
 def _patterns(offer: Offer, kind: OfferedKind) -> tuple[str, ...]:

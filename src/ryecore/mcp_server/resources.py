@@ -160,11 +160,9 @@ class Resources:
 
     async def entry(self, uri: str) -> Entry | None:
         """Return the knowledge item of a URI; None where no item that is offered has it."""
-        known = await self._known()
-        if uri in known:
-            return known[uri].entry
         if not uri.startswith(f"{SCHEME}:"):
-            return None
+            known = (await self._known()).get(uri)
+            return None if known is None else known.entry
         # One that declares another URI is known by its id, too.
         items = (await self._catalog.entries("knowledge")).values()
         return next((one for one in items if _uri_of(one) == uri), None)

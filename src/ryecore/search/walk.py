@@ -14,7 +14,7 @@ from ryecore.items.signature import FileTypesReader
 from ryecore.items.spaces import EXTENSIONS, SKIPPED_FOLDERS, Space, Spaces
 from ryecore.lillux.digests import TreeFilter, stat_tree
 
-__all__ = ["GRAIN_NS", "ItemFile", "Place", "ToolListing", "places"]
+__all__ = ["GRAIN_NS", "ItemFile", "ItemListing", "ListedItem", "Place", "places"]
 
 GRAIN_NS: Final = 200_000_000
 """What was changed so recently can change again with the same time stamp."""
@@ -188,20 +188,27 @@ def _stats_below(folder: str, without: str = "") -> str | None:
     return "/".join(known) if len(known) == len(parts) else None
 
 
-_KIND: Final = "tool"
 _MAX_LISTED: Final = 256
 
 _Facts: TypeAlias = tuple[int, int, int, int]
 
 
 @frozen
+class ListedItem:
+    """An item's id, and the space that it is found in first."""
+
+    item_id: str
+    space: Space
+
+
+@frozen
 class _Listed:
-    """The ids of tools, and what was seen of each folder and link before it was listed.
+    """Listed items, and what was seen of each folder and link before it was listed.
 
     `extensions` are those of their files; None where something changed just now.
     """
 
-    ids: tuple[str, ...]
+    items: tuple[ListedItem, ...]
     seen: dict[str, _Facts | None]
     extensions: tuple[str, ...] | None
 
@@ -212,20 +219,31 @@ class _Listed:
         )
 
 
-class ToolListing:
-    """A list of the ids of all tools, cached while their folders stay the same."""
+class ItemListing:
+    """A list of all items of a kind, cached while their folders stay the same.
 
-    def __init__(self, spaces: Spaces, file_types: FileTypesReader) -> None:
+    Args:
+        spaces: Where they are, in the order in which they are searched.
+        kind: The kind.
+        file_types: Returns the extensions that runtimes add to those of tools.
+    """
+
+    def __init__(self, spaces: Spaces, kind: str, file_types: FileTypesReader) -> None:
         self._spaces = tuple(spaces)
-        self._folders = tuple(str(one.folder(_KIND)) for one in self._spaces)
+        self._kind = kind
+        self._folders = tuple(str(one.folder(kind)) for one in self._spaces)
         self._file_types = file_types
         self._listed: BoundedDict[str, _Listed] = BoundedDict(_MAX_LISTED)
 
     def ids(self, category: str = "") -> tuple[str, ...]:
-        """Return the ids of all tools, sorted and each once; some may not be executable.
+        """Return the ids of all items, sorted and each once; see `items`."""
+        return tuple(one.item_id for one in self.items(category))
+
+    def items(self, category: str = "") -> tuple[ListedItem, ...]:
+        """Return all items, sorted and each once; some may not be usable.
 
         A new, removed or renamed file changes the stat of its folder, so that the next call notices
-        it by the stats of the folders and links alone.
+        it by the stats of the folders and links alone. The same tuple means that nothing changed.
 
         Args:
             category: The first part of their ids, whose folders alone are looked at; by default,
@@ -238,21 +256,21 @@ class ToolListing:
         listed = self._listed.get(category)
         if listed is None or not listed.holds(extensions):
             listed = self._listed[category] = self._list(category, extensions)
-        return listed.ids
+        return listed.items
 
     def _list(self, category: str, extensions: tuple[str, ...]) -> _Listed:
         seen: dict[str, _Facts | None] = {}
         begun_ns = time.time_ns()
-        ids = {
-            file.item_id
-            for place in places(self._spaces, (_KIND,), extensions)
+        found: dict[str, ListedItem] = {}
+        for place in places(self._spaces, (self._kind,), extensions):
             # Before it is listed: a change meanwhile is noticed by the next call.
-            for file in place.walk(category, lambda path: seen.setdefault(path, _facts(path)))
-        }
+            for file in place.walk(category, lambda path: seen.setdefault(path, _facts(path))):
+                found.setdefault(file.item_id, ListedItem(file.item_id, place.space))
         newest_ns = max((one[-1] for one in seen.values() if one is not None), default=0)
         # What changed just now can change again with the same time stamp.
         is_settled = begun_ns - newest_ns > GRAIN_NS
-        return _Listed(tuple(sorted(ids)), seen, extensions if is_settled else None)
+        items = tuple(found[item_id] for item_id in sorted(found))
+        return _Listed(items, seen, extensions if is_settled else None)
 
 
 def _facts(path: str) -> _Facts | None:

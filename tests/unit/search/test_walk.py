@@ -7,13 +7,13 @@ import pytest
 
 from ryecore.items.spaces import Space, Spaces
 from ryecore.search import walk as walk_module
-from ryecore.search.walk import ToolListing
+from ryecore.search.walk import ItemListing
 from tests.workspace import Workspace
 
 
-def listing(workspace: Workspace) -> ToolListing:
+def listing(workspace: Workspace) -> ItemListing:
     project, user = (Space(name, workspace.path("", name)) for name in ("project", "user"))
-    return ToolListing(Spaces(project, user, ()), dict)
+    return ItemListing(Spaces(project, user, ()), "tool", dict)
 
 
 def test_tools_of_all_spaces_are_listed_once_and_nothing_else_is(workspace: Workspace) -> None:

@@ -16,7 +16,7 @@ from ryecore.llm.parts import ToolCallPart
 from ryecore.policy import CallContext
 from ryecore.runs.ports import Dispatcher, Fetched, Planned, Shown
 from ryecore.search.model import SearchResults
-from ryecore.search.walk import ToolListing
+from ryecore.search.walk import ItemListing
 from ryecore.threads.calls.palette import Palette, PaletteBuilder
 from ryecore.tools import ToolContext, ToolOutcome
 
@@ -38,7 +38,7 @@ class RecordingDispatcher(Dispatcher):
         self.rye = rye
         self.forks: list[tuple[ItemRef, Mapping[str, Any], Mapping[str, Any], CallContext]] = []
         self.child: Mapping[str, object] | RyeError = {"status": "success", "thread_id": "x-1"}
-        self._listing = ToolListing(rye.spaces, dict)
+        self._listing = ItemListing(rye.spaces, "tool", dict)
 
     async def execute(
         self,
