@@ -91,6 +91,26 @@ async def test_the_queue_keeps_priority_and_total_and_a_deadline_ends_what_waits
     assert (planned.root / "marks").read_text().split() == ["once", *["short"] * 3]
 
 
+async def test_the_rate_of_a_queue_delays_the_starts_of_its_runs(
+    planned: PlannedWorkspace, state: str, workers: Workers
+) -> None:
+    period_s = 0.6
+    async with planned.open(state=state) as rye:
+        runs = [await rye.start("directive:acme/short", target="remote:queue") for _ in range(5)]
+        workers.start("--rate", f"2/{period_s}s")
+        with anyio.fail_after(30):
+            for one in runs:
+                assert (await one.result()).success
+    address, _, schema = state.rpartition("&schema=")
+    with psycopg.connect(address) as server:
+        query = f"SELECT started_at_epoch_ms FROM {schema}_dbos.workflow_status ORDER BY 1"
+        starts_s = [at_ms / 1000 for (at_ms,) in server.execute(query).fetchall()]
+    assert len(starts_s) == len(runs)
+    # No more than two begin within a period, though the worker has room for all of them.
+    apart_s = [later - first for first, later in zip(starts_s, starts_s[2:], strict=False)]
+    assert min(apart_s) >= period_s - 0.01, starts_s
+
+
 async def test_a_run_is_cancelled_while_it_waits_and_while_it_runs(
     planned: PlannedWorkspace, state: str, workers: Workers
 ) -> None:
