@@ -21,7 +21,7 @@ from ryecore import Rye
 from ryecore.errors import RyeError
 from ryecore.mcp_client.authoring import pin_tool, read_declarations, why_unpinnable
 from ryecore.mcp_client.pins import ToolDeclaration
-from ryecore.results import AuthorizationRequest
+from ryecore.results import AuthorizationRequest, ToolQuestion
 from tests.workspace import Workspace
 
 _SERVER: Final = "mcp/servers/suite"
@@ -61,6 +61,12 @@ def oauth_of(context: Mapping[str, Any]) -> tuple[dict[str, object], dict[str, s
     return oauth, variables
 
 
+async def consent(question: ToolQuestion, /) -> Mapping[str, object]:
+    """Accept each form; what it asks for by name is confirmed, and the rest left to defaults."""
+    schema: Any = question.params.get("requestedSchema") or {}
+    return {"action": "accept", "content": example_of(schema)}
+
+
 class Visitor:
     """A person without a browser, who consents: the page redirects at once."""
 
@@ -91,6 +97,7 @@ class SuiteClient:
             _SERVER,
             executor_id=None,
             tool_type="mcp_server",
+            may_ask=["elicit"],
             env_config={"env": {name: f"${{{name}}}" for name in variables}},
             config={"transport": "http", "url": url, "startup_timeout": 20}
             | ({"oauth": oauth} if oauth else {}),
@@ -98,7 +105,7 @@ class SuiteClient:
 
     async def run(self) -> None:
         """List the tools, pin and sign them, and call them."""
-        async with self._workspace.open(authorize=Visitor()) as rye:
+        async with self._workspace.open(authorize=Visitor(), ask=consent) as rye:
             listed = await rye.execute(f"tool:{_SERVER}")
             listed.raise_for_status()
             declared = read_declarations(listed.data["tools"])  # type: ignore[index]

@@ -34,6 +34,7 @@ from ryecore.policy.context import CallContext
 from ryecore.policy.reports import (
     Ask,
     LogLevel,
+    ReportAllowance,
     ToolLog,
     ToolProgress,
     ToolQuestion,
@@ -58,8 +59,6 @@ _LAST_LINES: Final = 16 * 1024
 _MAX_OPEN_QUESTIONS: Final = 8
 _MAX_UNREAD_REFUSALS: Final = 256
 _MAX_ANSWER_BYTES: Final = 1024 * 1024
-_REPORTS_AT_ONCE: Final = 200
-_REPORTS_A_SECOND: Final = 50
 _MAX_PROBLEM_CHARS: Final = 200
 
 _logger = logging.getLogger(__name__)
@@ -121,23 +120,6 @@ class _Pipe:
             Path(self.path).unlink()
 
 
-class _Allowance:
-    """How many reports may still be passed on: some at once, and then so many a second."""
-
-    def __init__(self) -> None:
-        self._left: float = _REPORTS_AT_ONCE
-        self._since = anyio.current_time()
-
-    def take(self) -> bool:
-        now = anyio.current_time()
-        gained = (now - self._since) * _REPORTS_A_SECOND
-        self._left, self._since = min(_REPORTS_AT_ONCE, self._left + gained), now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
-
-
 @frozen
 class _Caller:
     """The tool whose channel it is, and who called it."""
@@ -178,7 +160,7 @@ class CallChannel:
             self._reports.close()
             raise
         self._lines = Lines()
-        self._allowance = _Allowance()
+        self._allowance = ReportAllowance(anyio.current_time())
         self._writing = anyio.Lock()
         self._open: set[str] = set()
         self._refusals = 0
@@ -270,7 +252,7 @@ class CallChannel:
             report = ToolProgress(ref, call_id, found.progress, found.total, found.message)
         else:
             report = ToolLog(ref, call_id, found.level, found.data, found.logger)
-        if self._allowance.take():
+        if self._allowance.take(anyio.current_time()):
             if isinstance(report, ToolProgress):
                 self._late = None
             self._send(report)

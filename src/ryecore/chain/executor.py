@@ -345,7 +345,10 @@ class PrimitiveExecutor:
         if self._kept is None:
             self._kept = self._keeper()
         await ctx.begins()
-        return await self._kept.run(process_spec(plan), plan.keep)
+        from ryecore.policy.reports import ToolCaller  # noqa: PLC0415 - for kept processes alone
+
+        caller = ToolCaller(ref.id, ctx, ctx.ask or self._ask)
+        return await self._kept.run(process_spec(plan), plan.keep, caller)
 
     async def _with_channel(
         self,

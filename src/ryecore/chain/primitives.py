@@ -6,7 +6,7 @@ Source: docs/design/chain.md#primitives; decisions 14 and 27.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from ryecore.chain.builder import EXECUTE_ID
 from ryecore.chain.model import ExecutionPlan
@@ -16,6 +16,9 @@ from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, WarmPool, WarmStart, run_process
 from ryecore.policy.context import CallContext
 from ryecore.strict_json import STRICT_DECODER
+
+if TYPE_CHECKING:
+    from ryecore.policy.reports import ToolCaller
 
 __all__ = [
     "EFFECT_UNKNOWN",
@@ -33,8 +36,13 @@ __all__ = [
 class KeptProcesses(Protocol):
     """Serves calls in processes that are kept for the next call."""
 
-    async def run(self, spec: ProcessSpec, key: str) -> ProcessResult:
-        """Serve a call, in a process of the same key (`ExecutionPlan.keep`) if one runs already."""
+    async def run(
+        self, spec: ProcessSpec, key: str, caller: "ToolCaller | None" = None
+    ) -> ProcessResult:
+        """Serve a call, in a process of the same key (`ExecutionPlan.keep`) if one runs already.
+
+        `caller` gets what the process reports and asks meanwhile.
+        """
         ...
 
     async def aclose(self) -> None:

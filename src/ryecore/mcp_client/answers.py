@@ -11,9 +11,12 @@ import anyio
 from ryecore.errors import RyeError
 from ryecore.mcp_client.wire import encode_json, send_frame
 from ryecore.policy.authorization import AuthorizationRequest
+from ryecore.policy.permissions import ASK_KINDS
+from ryecore.policy.reports import ReportAllowance
 
 if TYPE_CHECKING:
     from ryecore.policy.authorization import Authorize
+    from ryecore.policy.reports import ToolCaller
 
 __all__ = ["Answers"]
 
@@ -27,17 +30,43 @@ class Answers:
     Args:
         connection: The call's socket.
         authorize: Sends a person to an authorization server; None where nobody can be sent.
+        caller: Who gets reports, and is asked; None where nobody is.
     """
 
-    def __init__(self, connection: socket.socket, authorize: "Authorize | None") -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        authorize: "Authorize | None",
+        caller: "ToolCaller | None" = None,
+    ) -> None:
         self._connection = connection
         self._authorize = authorize
+        self._caller = caller
+        self._allowance = ReportAllowance(anyio.current_time())
         self._sending = anyio.Lock()
 
     @property
     def can(self) -> Mapping[str, object]:
         """What can be answered, and what the connector has to know of it."""
-        return {} if self._authorize is None else {"authorize": self._authorize.redirect_uri}
+        can: dict[str, object] = {}
+        if self._authorize is not None:
+            can["authorize"] = self._authorize.redirect_uri
+        if self._caller is not None:
+            can |= {kind: True for kind in ASK_KINDS if self._caller.may_ask(kind)}
+            if self._caller.wants_reports:
+                can["reports"] = True
+        return can
+
+    def report(self, payload: bytes) -> None:
+        """Pass on a report of the server."""
+        caller = self._caller
+        if caller is None or not self._allowance.take(anyio.current_time()):
+            return
+        said = json.loads(payload)
+        if "level" in said:
+            caller.log(said["level"], said["data"], said["logger"])
+        else:
+            caller.progress(said["progress"], said["total"], said["message"])
 
     async def serve(self, receive: Callable[[Callable[[bytes], None]], Awaitable[T]]) -> T:
         """Receive the response of a call, and answer its questions meanwhile."""
@@ -60,7 +89,7 @@ class Answers:
     async def _answer(self, question: Mapping[str, Any]) -> None:
         answer: dict[str, object] = {"id": question["id"]}
         try:
-            answer["result"] = await self._result(question["params"])
+            answer["result"] = await self._result(str(question["kind"]), question["params"])
         except RyeError as refusal:
             answer |= {"error": refusal.message, "next_step": refusal.next_step}
         except Exception:
@@ -73,8 +102,10 @@ class Answers:
                 except OSError:  # the connector is gone
                     return
 
-    async def _result(self, params: Mapping[str, Any]) -> Mapping[str, object]:
-        if self._authorize is None:
-            raise AssertionError("the connector asks only what can be answered")
-        request = AuthorizationRequest(str(params["server"]), str(params["url"]))
-        return {"url": await self._authorize(request)}
+    async def _result(self, kind: str, params: Mapping[str, Any]) -> Mapping[str, object]:
+        if kind == "authorize" and self._authorize is not None:
+            request = AuthorizationRequest(str(params["server"]), str(params["url"]))
+            return {"url": await self._authorize(request)}
+        if self._caller is not None and kind in ASK_KINDS:
+            return await self._caller.answer(kind, str(params["key"]), params["params"])
+        raise AssertionError("the connector asks only what can be answered")

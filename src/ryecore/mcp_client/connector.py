@@ -337,7 +337,7 @@ class _Service:
         arguments = call["args"]
         try:
             request = _read_call(tuple(arguments[arguments.index(sys.argv[0]) + 1 :]))
-            document = await execute_request(request, session, call["params"], begin)
+            document = await execute_request(request, session, call["params"], begin, line)
         except RyeError as error:
             # Where the server broke off meanwhile, another one may take the call.
             kind: Kind = b"A" if session.is_broken else b"R"
@@ -390,10 +390,24 @@ def prepare_session(
     import_client()  # while the server starts
     from ryecore.mcp_client.session import open_session  # noqa: PLC0415 - imports the SDK
 
-    if isinstance(server, StdioServer):
-        return server, open_session(server, peer, process, leads_group=setting.leads_group)
-    file = TokenFile(request.user_space, server.url) if may_carry_tokens(server.url) else None
-    return server, open_session(server, peer, None, file=file, lines=lines)
+    file: TokenFile | None = None
+    if not isinstance(server, StdioServer) and may_carry_tokens(server.url):
+        file = TokenFile(request.user_space, server.url)
+    return server, open_session(
+        server,
+        peer,
+        process,
+        leads_group=setting.leads_group,
+        file=file,
+        lines=lines,
+        may_ask=_declared_questions(path),
+    )
+
+
+def _declared_questions(path: Path) -> tuple[str, ...]:
+    """Return the kinds of questions that a server's signed item declares."""
+    declared = _document_at(path).get("may_ask")
+    return tuple(map(str, declared)) if isinstance(declared, list | tuple) else ()
 
 
 def _read_server(request: Request) -> Server:
@@ -428,15 +442,19 @@ async def execute_request(
     session: "ServerSession",
     arguments: Mapping[str, Any],
     begin: Callable[[], Awaitable[None]] = checkpoint,
+    line: HostLine | None = None,
 ) -> Mapping[str, object]:
-    """List the tools, or call one; `begin` is awaited right before a call is sent."""
+    """List the tools, or call one.
+
+    `begin` is awaited right before a call is sent; `line` leads to the call's host.
+    """
     if request.tool is None:
         return {
             "success": True,
             "tools": [_tool_document(one) for one in (await session.tools()).values()],
         }
     tool = _read_pinned(request)
-    return await session.call(tool, arguments, begin)
+    return await session.call(tool, arguments, begin, line)
 
 
 def _tool_document(tool: Any) -> dict[str, object]:

@@ -26,6 +26,7 @@ from ryecore.mcp_client.wire import START_STEP, load_error, receive_frame, send_
 
 if TYPE_CHECKING:
     from ryecore.policy.authorization import Authorize
+    from ryecore.policy.reports import ToolCaller
 
 __all__ = ["ConnectorPool"]
 
@@ -98,18 +99,21 @@ class ConnectorPool:
         """The ids of the connectors' processes, the last used one at the end."""
         return tuple(connector.pid for connector in self._connectors.values())
 
-    async def run(self, spec: ProcessSpec, key: str) -> ProcessResult:
+    async def run(
+        self, spec: ProcessSpec, key: str, caller: "ToolCaller | None" = None
+    ) -> ProcessResult:
         """Make a call in its connector; one that has gone meanwhile is started again, once.
 
-        `key` tells apart connectors of the same program: the path of the server's file. The outcome
-        is that of a process of its own. A `RyeError` means that nothing ran.
+        `key` tells apart connectors of the same program: the path of the server's file. `caller`
+        gets what the server reports and asks meanwhile. The outcome is that of a process of its
+        own. A `RyeError` means that nothing ran.
         """
         started = time.perf_counter()
         self._forget_if_forked()
         with anyio.move_on_after(spec.timeout_s):
             for is_last in (False, True):
                 connector = await self._connector(spec, key)
-                outcome = await self._call(connector, spec)
+                outcome = await self._call(connector, spec, caller)
                 if isinstance(outcome, bytes):
                     return _result("exited", outcome, started, connector.pid)
                 self._forget(connector)
@@ -156,19 +160,23 @@ class ConnectorPool:
         connector.retire()
         self._retired.append(connector)
 
-    async def _call(self, connector: _Connector, spec: ProcessSpec) -> bytes | RyeError | None:
+    async def _call(
+        self, connector: _Connector, spec: ProcessSpec, caller: "ToolCaller | None"
+    ) -> bytes | RyeError | None:
         """Return a call's document; an error or None if the server was gone before it began."""
         connector.calls += 1
         try:
             async with connector.slots:
-                return await self._send_call(connector, spec)
+                return await self._send_call(connector, spec, caller)
         except OSError:
             return None
         finally:
             connector.calls -= 1
             self._make_room()
 
-    async def _send_call(self, connector: _Connector, spec: ProcessSpec) -> bytes | RyeError | None:
+    async def _send_call(
+        self, connector: _Connector, spec: ProcessSpec, caller: "ToolCaller | None"
+    ) -> bytes | RyeError | None:
         try:
             ours, theirs = socket.socketpair()
         except OSError as problem:
@@ -177,14 +185,18 @@ class ConnectorPool:
             with theirs:
                 ours.setblocking(False)
                 await connector.hand_over(theirs)
-            answers = Answers(ours, self._authorize)
+            answers = Answers(ours, self._authorize, caller)
             params = json.loads(spec.stdin or b"{}")
             call = {"args": spec.args, "params": params, "can": answers.can}
             await send_frame(ours, b"C", json.dumps(call).encode())
-            return await answers.serve(partial(self._response, ours, spec))
+            return await answers.serve(partial(self._response, ours, spec, answers.report))
 
     async def _response(
-        self, connection: socket.socket, spec: ProcessSpec, ask: Callable[[bytes], None]
+        self,
+        connection: socket.socket,
+        spec: ProcessSpec,
+        report: Callable[[bytes], None],
+        ask: Callable[[bytes], None],
     ) -> bytes | RyeError | None:
         has_begun = False
         while True:
@@ -200,6 +212,8 @@ class ConnectorPool:
                     has_begun = True
                 case (b"Q", question):
                     ask(question)
+                case (b"N", said):
+                    report(said)
                 case (b"D", document) if len(document) > spec.max_output_bytes:
                     return _too_large(len(document), spec)
                 case (b"D", document):

@@ -9,7 +9,7 @@ https://modelcontextprotocol.io/specification/2025-06-18/server/tools#structured
 
 import json
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -23,6 +23,8 @@ from mcp_types import (
     REQUEST_TIMEOUT,
     CallToolResult,
     Implementation,
+    InputRequiredResult,
+    InputResponses,
     PaginatedRequestParams,
     TextContent,
     Tool,
@@ -41,12 +43,13 @@ from ryecore.mcp_client.exchange import (
 )
 from ryecore.mcp_client.peer import Peer, PendingRequest
 from ryecore.mcp_client.pins import PinnedTool, ToolDeclaration, check_pin
+from ryecore.mcp_client.questions import Questions, answer_questions
 from ryecore.mcp_client.stdio import connect_process
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from ryecore.mcp_client.host_line import Lines
+    from ryecore.mcp_client.host_line import HostLine, Lines
     from ryecore.mcp_client.servers import HttpServer, Server
     from ryecore.mcp_client.tokens import TokenFile
 
@@ -72,8 +75,11 @@ class ServerSession:
     long.
     """
 
-    def __init__(self, client: ClientSession, peer: Peer, timeout_s: float | None) -> None:
+    def __init__(
+        self, client: ClientSession, peer: Peer, timeout_s: float | None, questions: Questions
+    ) -> None:
         self._client = client
+        self._questions = questions
         self._peer = peer
         self._timeout_s = timeout_s
         self._tools: dict[str, Tool] | None = None
@@ -131,24 +137,23 @@ class ServerSession:
         tool: PinnedTool,
         arguments: Mapping[str, Any],
         begin: Callable[[], Awaitable[None]],
+        line: "HostLine | None" = None,
     ) -> dict[str, object]:
         """Call a tool whose declaration is the pinned one, and return the tool's document.
 
         It has `success`, `content`, and `structured_content` or `error` where there is one. `begin`
-        is awaited right before the call is sent; from then on it may have effects. An McpError
-        means that the call didn't run.
+        is awaited right before the call is sent; from then on it may have effects. `line` leads
+        to the call's host. An McpError means that the call didn't run.
         """
         listed = await self.tools()
         check_pin(tool, {name: declaration_of(one) for name, one in listed.items()})
         await begin()
         with self._peer.pending.track() as request:
             try:
-                result = await await_response(
-                    self._peer,
-                    lambda: self._client.call_tool(
-                        tool.declaration.name, dict(arguments), self._timeout_s
-                    ),
-                )
+                with self._questions.of(line) as options:
+                    result = await await_response(
+                        self._peer, lambda: self._call(tool.declaration.name, arguments, options)
+                    )
                 await check_output(listed[tool.declaration.name].output_schema, result)
             except McpError:
                 if not request.may_have_run:
@@ -161,6 +166,23 @@ class ServerSession:
                 spoilt = self._peer.error(f"answered badly: {reason_of(problem)}")
                 return _broken_off(str(spoilt))
         return _document(result)
+
+    async def _call(
+        self, name: str, arguments: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> CallToolResult:
+        async def send(
+            responses: InputResponses | None, state: str | None
+        ) -> CallToolResult | InputRequiredResult:
+            answer: CallToolResult | InputRequiredResult = await self._client.call_tool(
+                name, dict(arguments), self._timeout_s, input_responses=responses,
+                request_state=state, allow_input_required=True, **options,
+            )  # fmt: skip
+            return answer
+
+        result = await send(None, None)
+        if isinstance(result, CallToolResult):
+            return result
+        return await answer_questions(self._client, result, send)
 
     def _failed(self, error: MCPError, request: PendingRequest) -> dict[str, object]:
         """Return the document of a call that was answered with an error.
@@ -244,6 +266,7 @@ async def open_session(
     leads_group: bool = False,
     file: "TokenFile | None" = None,
     lines: "Lines | None" = None,
+    may_ask: Collection[str] = (),
 ) -> AsyncIterator[ServerSession]:
     """Connect to a server, and agree with it on a version.
 
@@ -254,6 +277,7 @@ async def open_session(
         leads_group: Whether this process leads a process group of its own.
         file: Where the tokens of a server elsewhere are kept.
         lines: The calls whose hosts can be asked.
+        may_ask: The kinds of questions that the server's item declares.
     """
     starting = anyio.CancelScope(deadline=anyio.current_time() + server.startup_timeout_s)
     try:
@@ -272,11 +296,13 @@ async def open_session(
                     if isinstance(message, ToolListChangedNotification) and session is not None:
                         session.forget_tools()
 
+                questions = Questions(lines, may_ask)
                 me = Implementation(name="ryecore", version=__version__)
                 async with _Client(
-                    read, write, message_handler=on_message, client_info=me
-                ) as client:
-                    session = ServerSession(client, peer, server.timeout_s)
+                    read, write, message_handler=on_message, client_info=me,
+                    **await questions.callbacks(),
+                ) as client:  # fmt: skip
+                    session = ServerSession(client, peer, server.timeout_s, questions)
                     await agree_on_version(client, peer, newest_first=server.transport == "http")
                     starting.deadline = math.inf
                     yield session

@@ -19,9 +19,9 @@ __all__ = [
     "send_frame",
 ]
 
-Kind = Literal[b"C", b"B", b"D", b"R", b"A", b"Q", b"Y"]
+Kind = Literal[b"C", b"B", b"D", b"R", b"A", b"Q", b"Y", b"N"]
 """C: a call; B: it has begun; D: its document; R: a refusal; A: a refusal of a broken server, after
-which another server may take the call; Q: a question to the host; Y: its answer."""
+which another server may take the call; Q: a question to the host; Y: its answer; N: a report."""
 
 START_STEP: Final = "Start the server by hand, as its item says, and see what it says."
 """The next step where a server, or its connector, ended."""

@@ -5,19 +5,25 @@ The kinds of questions and the levels of logs are those of MCP.
 Source: docs/reference/call-channel.md.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, get_args
 
 from attrs import field
 
 from ryecore.frozen import frozen
 from ryecore.policy.permissions import AskKind, allows, capability_to_ask
 
+if TYPE_CHECKING:
+    from ryecore.policy.context import CallContext
+
 __all__ = [
     "LOG_LEVELS",
     "Ask",
     "LogLevel",
+    "ReportAllowance",
     "ReportSink",
+    "ToolCaller",
     "ToolLog",
     "ToolProgress",
     "ToolQuestion",
@@ -25,6 +31,11 @@ __all__ = [
     "event_of",
     "why_not_asked",
 ]
+
+_REPORTS_AT_ONCE: Final = 200
+_REPORTS_A_SECOND: Final = 50
+
+_logger: Final = logging.getLogger(__name__)
 
 LogLevel: TypeAlias = Literal[
     "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"
@@ -141,3 +152,75 @@ def event_of(report: ToolReport) -> Mapping[str, object]:
     if report.total is not None:
         event["total"] = report.total
     return event | ({"message": report.message} if report.message else {})
+
+
+class ReportAllowance:
+    """How many reports of a call may be passed on: some at once, and then so many a second.
+
+    Args:
+        now_s: The time at which the call begins, in seconds.
+    """
+
+    def __init__(self, now_s: float) -> None:
+        self._left: float = _REPORTS_AT_ONCE
+        self._since_s = now_s
+
+    def take(self, now_s: float) -> bool:
+        """Return whether one more may be passed on now."""
+        gained = (now_s - self._since_s) * _REPORTS_A_SECOND
+        self._left, self._since_s = min(_REPORTS_AT_ONCE, self._left + gained), now_s
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+@frozen
+class ToolCaller:
+    """The caller of a tool, who gets its reports and answers its questions.
+
+    Attributes:
+        item_id: The tool's id, without a kind.
+        ctx: The call.
+        ask: Answers questions; None where nobody does.
+    """
+
+    item_id: str
+    ctx: "CallContext"
+    ask: Ask | None = None
+
+    @property
+    def wants_reports(self) -> bool:
+        """Whether anybody gets reports."""
+        return self.ctx.report_sink is not None or self.ctx.event_sink is not None
+
+    def may_ask(self, kind: AskKind) -> bool:
+        """Return whether a question of a kind may be asked, if a signed file declares it."""
+        is_allowed = why_not_asked(kind, self.item_id, (kind,), self.ctx.capabilities) is None
+        return self.ask is not None and is_allowed
+
+    def progress(self, progress: float, total: float | None, message: str) -> None:
+        """Pass on how far the call is."""
+        self._send(ToolProgress(f"tool:{self.item_id}", self.ctx.call_id, progress, total, message))
+
+    def log(self, level: LogLevel, data: object, logger: str) -> None:
+        """Pass on a log message."""
+        self._send(ToolLog(f"tool:{self.item_id}", self.ctx.call_id, level, data, logger))
+
+    def _send(self, report: ToolReport) -> None:
+        try:
+            if self.ctx.report_sink is not None:
+                self.ctx.report_sink(report)
+            if self.ctx.event_sink is not None:
+                self.ctx.event_sink(event_of(report))
+        except Exception:
+            _logger.exception("A sink of the reports of %s failed", self.item_id)
+
+    async def answer(
+        self, kind: AskKind, key: str, params: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        """Return the answer to a question; a `RyeError` is a refusal."""
+        if self.ask is None or not self.may_ask(kind):
+            raise AssertionError("only what may be asked is offered")
+        ref, call_id = f"tool:{self.item_id}", self.ctx.call_id
+        return await self.ask(ToolQuestion(ref, call_id, key, kind, params))
