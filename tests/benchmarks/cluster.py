@@ -36,7 +36,9 @@ _TREES, _MEMBERS = 0.05, 8
 
 @frozen
 class Costs:
-    """What threads cost a server: the figures of `python -m tests.benchmarks database`.
+    """What threads cost a server: figures of `python -m tests.benchmarks database`.
+
+    They are those before records joined rows (ADR 046), which are higher than today's.
 
     Attributes:
         thread_commits: The commits of a thread beside those of its turns.

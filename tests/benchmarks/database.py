@@ -19,7 +19,7 @@ from tests.benchmarks.governed import Threads
 from tests.benchmarks.harness import report
 from tests.postgres import find_binaries, serving_postgres
 
-__all__ = ["run"]
+__all__ = ["processor_ms", "run"]
 
 _TURNS = (1, 3)
 _THREADS, _AT_ONCE = 60, 8
@@ -92,13 +92,14 @@ def _read(server: "psycopg.Connection[Any]") -> dict[str, float]:
     for name, query in counted.items():
         [(value,)] = server.execute(query).fetchall()  # type: ignore[arg-type]
         read[name] = float(value or 0)
-    [(pid,)] = server.execute("SELECT pg_backend_pid()").fetchall()
-    read["processor_ms"] = _processor_ms(_stat(pid)[_PARENT])
+    read["processor_ms"] = processor_ms(server)
     return read
 
 
-def _processor_ms(server: int) -> float:
+def processor_ms(connection: "psycopg.Connection[Any]") -> float:
     """Return the processor time of a server: its own, that of its processes, and of ended ones."""
+    [(pid,)] = connection.execute("SELECT pg_backend_pid()").fetchall()
+    server = _stat(pid)[_PARENT]
     ticks = sum(_stat(server)[_USER : _ENDED_SYSTEM + 1])
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(FileNotFoundError, ProcessLookupError):

@@ -6,12 +6,16 @@ commit 4b0ee80c it had neither fences nor notices, and waited for each of its st
 """
 
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+
+import psycopg
 
 from ryecore.agent.settlements import Unwritten
 from ryecore.items.signature import utc_now
@@ -21,12 +25,14 @@ from ryecore.state.model import Cost
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile
 from ryecore.state.waiting import run_blocking
+from tests.benchmarks.database import processor_ms
 from tests.benchmarks.floor.postgres_threads import BareThreads
 from tests.benchmarks.harness import compare, report
 from tests.postgres import serving_postgres
 
 _PROCESSES = 8
 _SECONDS = 4.0
+_ROUNDS, _THREADS = 6, 100
 _GOAL = "at most 2 times the SQL by hand"
 _ITEM = "directive:acme/research"
 _CEILING = Amount(2**52, 2**52)
@@ -155,6 +161,40 @@ def _alone(folder: Path, address: str) -> None:
     ours.store.close()
 
 
+def _processors(folder: Path, address: str) -> None:
+    """Processor time of a thread of one turn, of client and server: other programs don't count."""
+    ours, bare = _Ours(folder, f"{address}&schema=ours"), BareThreads(address, "bare")
+    numbers = count(1)
+    ways: dict[str, Callable[[], object]] = {
+        "ours": lambda: run_blocking(ours.thread(f"p{next(numbers)}")),
+        "bare": lambda: bare.thread(f"p{next(numbers)}"),
+    }
+    spent: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    with psycopg.connect(address, autocommit=True) as server:
+        for _ in range(_ROUNDS + 1):
+            for name, thread in ways.items():
+                before = (time.process_time() * 1e3, processor_ms(server))
+                for _ in range(_THREADS):
+                    thread()
+                after = (time.process_time() * 1e3, processor_ms(server))
+                spent[name].append(
+                    ((after[0] - before[0]) / _THREADS, (after[1] - before[1]) / _THREADS)
+                )
+    for name, place in (("client", 0), ("server", 1)):
+        mine, base = ([one[place] for one in spent[way][1:]] for way in ("ours", "bare"))
+        report(
+            f"postgres: processor time of a thread of one turn, {name}",
+            statistics.median(mine),
+            "ms",
+            least=min(mine),
+            floor=statistics.median(base),
+            least_floor=min(base),
+            ratio=statistics.median(one / other for one, other in zip(mine, base, strict=True)),
+            goal=_GOAL,
+        )
+    ours.store.close()
+
+
 def _at_once(folder: Path, address: str) -> None:
     """Threads from start to end, by eight processes at once."""
     ours = _Ours(folder, f"{address}&schema=ours")
@@ -227,6 +267,7 @@ def run() -> None:
     """Print the figures."""
     with serving_postgres() as address, tempfile.TemporaryDirectory() as folder:
         _alone(Path(folder), address)
+        _processors(Path(folder), address)
         _at_once(Path(folder), address)
 
 
