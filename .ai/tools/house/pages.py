@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:22:50Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:WhBXMl503uX13hPK2yPfBi9qUCUYyL5sUZQxfWrHM3qHW6gnH5V8AYzneZaTdECm6mtoTX_FzEyuOc5vK6wzBg:1618422d0bca921c
+# rye:signed:2026-11-28T13:35:46Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:5kUNIAyj-1gmgHDl5igUANFntw2QiGMxwsnlwSG7LmBdfZLnJCXbwzla8k5OEuK7-1uRzPO7RRKaDd730WuMBQ:2eb5e5f530538903
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:22:50Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:tgS9YQPGq0k5Sy1x3A_NYLYsVFOgyRD3Q8zUKdks0M6cG8ZP6FUjpcnFZB1gTO-_kfT7RWurRqS8dVApeolMDA:1618422d0bca921c
+# rye:signed:2026-11-28T13:35:46Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:ya_GR1EKlE4t11sxUtzNFkjclk5NBeHmW1DTMowWotl0XM877UWCpZf6PcbDeVSt-pXs8urht_26rTrn5KGPDQ:2eb5e5f530538903
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:22:50Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:u7cSUoGVaOyHm6bHlfT0wLlZGXKk0Ij7gnuolP0Q3-UOqtrpLXlO_k54E_hFbO8S7JkJyf-c38ufphiDZ4rDBg:1618422d0bca921c
+# rye:signed:2026-11-28T13:35:46Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:fNQgHSjlYkbI3XvaqFsxwXVkwXgfsdVxVMiEAtQN_LCVkIQjti-tzAF5PuMzwJVuMpcCAAwr-HGOFN4almiODg:2eb5e5f530538903
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:22:50Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:KhcRp7hWNPnqEYVIPVH0A2xDm5D4VK0GXmrvxTw1hEnblKLYaTzkxbGWK0hU67Jon2pf_gbJfi3FEiSmsLXgAw:1618422d0bca921c
+# rye:signed:2026-11-28T13:35:46Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:izkUiAtaNwPMI7Z5qJMqUSiTrWhe9coKFGCHcap6UA3B7KU_pTOb0vCIars3wqHNd0YGsABh_cLg3qVSNzv2DA:2eb5e5f530538903
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:22:50Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:GbasobdL6sOq8KKMHznVdd8PlBDDtmrIpDGisiZVV3EJ-fqgWDQh0oU6SanbdOytaIVWQZvfQhgPFDJP7PdFBQ:1618422d0bca921c
+# rye:signed:2026-11-28T13:35:46Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:1Hns6qLrElZzy4h-Q0yQAJBSjFmmKkURk68PWSUp_6gnfygYN4jFW8_ws_Ztu3ef7hGBjAAleNY_QyUA130TBQ:2eb5e5f530538903
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

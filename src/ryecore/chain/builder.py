@@ -380,6 +380,8 @@ def _own_process_problems(elements: Sequence[ChainElement]) -> list[str]:
                 "anchor": one.spec.anchor is not None,
                 "verify_deps": one.spec.verify_deps is not None,
                 "warm": one.spec.warm is not None,
+                "reports": one.spec.reports,
+                "may_ask": bool(one.spec.may_ask),
             }
             problems += [
                 f"'{one.item_id}' declares {name}, which '{element.item_id}' does not take"

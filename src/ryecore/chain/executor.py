@@ -341,6 +341,11 @@ class PrimitiveExecutor:
                 return await self._with_channel(primitive, plan, chain, ref, ctx)
             await ctx.begins()
             return await primitive.run(plan)
+        if chain.head.spec.has_channel:
+            raise ConfigError(
+                f"{ref} declares reports or may_ask, and its process is kept for later calls.",
+                next_step="Leave out one of these and config.keep_warm, and sign it again.",
+            )
         need_loop()
         if self._kept is None:
             self._kept = self._keeper()

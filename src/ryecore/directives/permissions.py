@@ -4,15 +4,24 @@ Source: docs/design/threads.md#harness; decision 41.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from ryecore.directives.markup import Element
 from ryecore.frozen import frozen
+from ryecore.policy.permissions import ASK_KINDS
 
 __all__ = ["AcknowledgedRisk", "Permissions", "read_permissions"]
 
-_PRIMARIES: Final = ("execute", "fetch", "sign")
-_KINDS: Final = ("tool", "directive", "knowledge")
+_ITEMS: Final = ("tool", "directive", "knowledge")
+_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "execute": _ITEMS,
+    "fetch": _ITEMS,
+    "sign": _ITEMS,
+    "ask": ASK_KINDS,
+}
+"""The actions, and the kinds that each is granted for."""
+
 _SEGMENT: Final = r"[A-Za-z0-9_*][A-Za-z0-9_*-]*"
 _PATTERN: Final = re.compile(rf"{_SEGMENT}(?:[/.]{_SEGMENT})*")
 
@@ -37,11 +46,12 @@ def read_permissions(element: Element | None) -> Permissions:
     """Read `<permissions>`; without it, nothing is granted.
 
     `*` alone grants `rye.*`; `<execute>*</execute>` grants `rye.execute.*`;
-    `<execute><tool>acme/*</tool></execute>` grants `rye.execute.tool.acme.*`.
+    `<execute><tool>acme/*</tool></execute>` grants `rye.execute.tool.acme.*`, and
+    `<ask><elicit>acme/*</elicit></ask>` lets these tools ask: `rye.ask.elicit.acme.*`.
     """
     if element is None:
         return Permissions()
-    element.check(children=(*_PRIMARIES, "acknowledge"))
+    element.check(children=(*_KINDS, "acknowledge"))
     granted: list[str] = []
     risks: list[AcknowledgedRisk] = []
     if element.text:
@@ -59,13 +69,14 @@ def read_permissions(element: Element | None) -> Permissions:
 
 
 def _granted_by(primary: Element) -> list[str]:
-    primary.check(children=_KINDS)
+    kinds = _KINDS[primary.tag]
+    primary.check(children=kinds)
     granted: list[str] = []
     if primary.text:
         if primary.text != "*":
             raise primary.problem(
                 f"holds the text {primary.text[:40]!r}; write *, or name items in "
-                "<tool>, <directive> or <knowledge>"
+                f"<{'>, <'.join(kinds[:-1])}> or <{kinds[-1]}>"
             )
         granted.append(f"rye.{primary.tag}.*")
     for item in primary.children:

@@ -63,6 +63,8 @@ class SafetyHarness:
             cancellation=self.cancellation,
             parent=caller.call_id,
             labels=caller.labels,
+            report_sink=caller.report_sink,
+            ask=caller.ask,
         )
 
     def within(self, limits: Limits) -> "SafetyHarness":

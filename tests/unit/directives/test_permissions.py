@@ -25,6 +25,8 @@ def permissions(inside):
             ["rye.fetch.knowledge.agency-kiwi.*"],
         ),
         ("<execute><directive>a.b</directive></execute>", ["rye.execute.directive.a.b"]),
+        ("<ask>*</ask>", ["rye.ask.*"]),
+        ("<ask><elicit>acme/*</elicit></ask>", ["rye.ask.elicit.acme.*"]),
         ("<sign><tool>a/b</tool></sign>", ["rye.sign.tool.a.b"]),
         (
             "<execute><tool>a</tool><tool>a</tool><tool>b</tool></execute><fetch>*</fetch>",
@@ -45,10 +47,11 @@ def test_acknowledging_a_risk_takes_no_capability_away():
 @pytest.mark.parametrize(
     ("inside", "match"),
     [
-        ("<write>*</write>", "<write>; valid are <execute>, <fetch>, <sign>, <acknowledge>"),
+        ("<write>*</write>", "<write>; valid are <execute>, <fetch>, <sign>, <ask>, <acknowledge>"),
         ("all", "text in it is"),
         ("<execute>rye/bash</execute>", "write \\*, or name items"),
         ("<execute/>", "grants nothing"),
+        ("<ask><tool>a</tool></ask>", "<tool>; valid are <elicit>, <sample>, <roots>"),
         ("<execute><config>a</config></execute>", "<config>; valid are <tool>"),
         ("<execute><tool>../x</tool></execute>", "neither an id nor a pattern"),
         ("<execute><tool>a b</tool></execute>", "neither an id nor a pattern"),

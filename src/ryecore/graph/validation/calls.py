@@ -19,7 +19,7 @@ from ryecore.graph.validation.scopes import Known, Scope, Writer, misfits
 from ryecore.items.refs import ItemRef
 from ryecore.policy.expressions import BrokenExpression, Template, read_template
 from ryecore.policy.hooks import HOOK_PLACEHOLDER, Hook
-from ryecore.policy.permissions import allows, capability_of
+from ryecore.policy.permissions import ASK_KINDS, allows, capability_of
 from ryecore.policy.scripts import has_placeholders, spliced_scripts
 
 __all__ = [
@@ -191,7 +191,7 @@ def _blank(text: str) -> str:
 
 
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_*][A-Za-z0-9_*-]*")
-_ACTIONS: Final = ("execute", "fetch", "sign")
+_ACTIONS: Final = ("execute", "fetch", "sign", "ask")
 _KINDS: Final = ("tool", "directive", "knowledge")
 _FORM: Final = "it is rye.<execute|fetch|sign>.<tool|directive|knowledge>.<dotted id>"
 
@@ -239,7 +239,8 @@ def check_permissions(
         return  # the items that those call are not known here
     used = {capability for _, capability, _ in needed}
     for index, one in enumerate(declared):
-        if "*" not in one and one not in used and not _what_is_wrong(one):
+        is_asked = one.startswith("rye.ask.")  # by a tool while it runs
+        if "*" not in one and one not in used and not is_asked and not _what_is_wrong(one):
             problems.warn(("permissions", index), f"No action of the graph needs {one}.")
 
 
@@ -274,7 +275,8 @@ def _what_is_wrong(permission: str) -> str:
         return f"{_FORM}, or rye.* for everything."
     if not all(_SEGMENT.fullmatch(part) for part in parts):
         return f"{_FORM}, with * for any text."
-    for part, known in zip(parts[1:], (_ACTIONS, _KINDS), strict=False):
+    kinds = ASK_KINDS if parts[1] == "ask" else _KINDS
+    for part, known in zip(parts[1:], (_ACTIONS, kinds), strict=False):
         if "*" not in part and part not in known:
             return f"{quoted(part)} must be one of: {', '.join(known)}.{did_you_mean(part, known)}"
     if parts[1] == "sign" and "*" in permission:

@@ -48,6 +48,7 @@ DEFAULT_RISKS: Final[Risks] = {
     "rye.*": "unrestricted",
     "rye.sign.*": "unrestricted",
     "rye.fetch.*": "safe",
+    "rye.ask.*": "elevated",
     "rye.execute.*": "elevated",
     "rye.execute.directive.*": "write",
     "rye.execute.tool.*": "write",

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:22:49Z:e0bb95fd159db1b446dd3fccd4236b9ddee547a3077003198373e03d34d6dc55:JBmo04CRgDW4Nq7pRZT6KI-eaHCHnFMB-uOKjTv2Qn-3k1yp0fu_lJcgfaVF_cnnUD6HznCmhdb4gV2fjDuyAQ:9b236661def0077c
+# rye:signed:2026-11-28T13:35:45Z:e0bb95fd159db1b446dd3fccd4236b9ddee547a3077003198373e03d34d6dc55:wzCif2XdUARtbHQP7VcSqwebRA5jnUiGpl0Pb4b8zSY2evTs06VKEtUzNO3R_VyFArfu5d_J_nRUJvSboYAfCw:6785ae38151bd2b9
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:22:49Z:bfbc10be2bf2ac32b35add78ff243bffe9a0ade7cc70cd2a60d49ea8abc4dd9b:f8LAAqvf7E5hLun0RbiKsIfRboeBuVJgvk8hsixg8hgBcRAidG4f6e9FwvCJ3dD_XK89DI4WjqNO3yr84RhzBQ:9b236661def0077c
+# rye:signed:2026-11-28T13:35:45Z:bfbc10be2bf2ac32b35add78ff243bffe9a0ade7cc70cd2a60d49ea8abc4dd9b:B0w53dc5DTwVaRSxwcuGX8Y4PdOr02fBJNFib6ciuXo8fix-cv9twBbSP_tDMcmWtt4PIJeQgcCWAWPWeRzeDg:6785ae38151bd2b9
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:22:49Z:8aa4a0540f03547b880cebc912735329250f73401f3ac22fd435b47381341293:-9w7SrPd3SNh7eDAY_oyijEDFtruvjI8np2l0j7Mc7LinOi-4FDh1VIlfcb9vW_l-wuHa3Tc2er-gghWW9HmDA:9b236661def0077c
+# rye:signed:2026-11-28T13:35:45Z:8aa4a0540f03547b880cebc912735329250f73401f3ac22fd435b47381341293:i05N1AhOa-KZzFCrGtfGokN_5DOM9tXxEMWh1HnZ3IRH9ZPZiaFkKyQ_Br5bYLBkSwQCcBe7S79eo19XUV5jCg:6785ae38151bd2b9
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

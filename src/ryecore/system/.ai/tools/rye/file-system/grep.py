@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:22:49Z:97634e4fc9567839c2d0420a194409ac443cac3470a54551ab5d50f4203ec9db:RnsVJr5TyCxCsfQSiTceDeo8DimQwCbAPQVf9ZzN0-feEQdihhZrat-AsZI7LhpPkh702cMGrhAfYmsltQwEBQ:9b236661def0077c
+# rye:signed:2026-11-28T13:35:45Z:97634e4fc9567839c2d0420a194409ac443cac3470a54551ab5d50f4203ec9db:TWAQ8Li-HsRvi2YZwmA-5OwFE9oAlBLpk9T_QDhUwTT4CvNdP1ClZHX09xaikirZyFc0DBQ6Hl7ORDqSnxO1AA:6785ae38151bd2b9
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

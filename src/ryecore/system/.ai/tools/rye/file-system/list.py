@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:22:49Z:f64718f21f3cb84a30ef86f2c4e02b004f487f3b29f7d4e52898e52565afe176:uOMJQzJuhn6_wr5WwDYvwN07je4-nGj7ApLG_tKhVzbnLSa5bueX2JBO-d6trkSQsHgYa1qw5mNsRRKuVd1WCg:9b236661def0077c
+# rye:signed:2026-11-28T13:35:45Z:f64718f21f3cb84a30ef86f2c4e02b004f487f3b29f7d4e52898e52565afe176:xpIsOpSg-nCGOwTweTA54-IubM_-_zcEOytBBe1J84YTUgmI2WcSKfFD24tzgyaCS-q4BJGTFZzBh0mdnFR6Bw:6785ae38151bd2b9
 """List what lies in a folder."""
 
 from __future__ import annotations

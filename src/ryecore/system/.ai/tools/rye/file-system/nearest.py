@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:22:49Z:f6cfbb003e5b90c07689b88de756115ea706045a38a8028814c0625d8af9c57d:WLK1m414GkSDMHTVHdWOB3NiR70HI7GTNUoIS9Iv45Xk1O728F5eRoi7Vu-u9JaAKtG9oL2zlIBMlZ7nfEH6AA:9b236661def0077c
+# rye:signed:2026-11-28T13:35:45Z:f6cfbb003e5b90c07689b88de756115ea706045a38a8028814c0625d8af9c57d:l-1sj9xQ3GQoGz0w4zOltUStecElSbUzvaZ6P0kvhkfW1wYn2OgVlNj4NqnH1qQun0WHtudoz2-EsevGIXLhDA:6785ae38151bd2b9
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

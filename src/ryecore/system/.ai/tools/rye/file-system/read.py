@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:22:49Z:5300512ac3e66bb4c34dc044c5a64c0214176c05cba742941d219bdd43d1b037:u5D3ZBR_66tNYg3l3ZR3hovxY9HNZuTQljQtHMzgHbckTj4jQ89Btrd4b8zv93_QUaOuBMPu_25Qi6Hsr9u2CA:9b236661def0077c
+# rye:signed:2026-11-28T13:35:45Z:5300512ac3e66bb4c34dc044c5a64c0214176c05cba742941d219bdd43d1b037:_4myUGvSS4Z2QGsBe2vqpn1eGU5PN0KM-nuOClYRiqp7c0en17wuT7RvDTbRUff_gGRRLEL7Q2RLkepRhsL_AQ:6785ae38151bd2b9
 """Read a part of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:22:49Z:ee33962ddab8f1f36742086e130d55c58cf17cbf913f0e8943458fae2019fafd:MYwVFzmkJEzYkN6KZ2ygUguzL48uu-zj6Shx2R5BRn11twcwkyvkkPzwyWgveVNJpPSNrLuz0Udt0B_4XZSyBA:9b236661def0077c
+# rye:signed:2026-11-28T13:35:45Z:ee33962ddab8f1f36742086e130d55c58cf17cbf913f0e8943458fae2019fafd:ImthqIssmgW-ozmPXQCrb7h3whzjWQWmvliqXBTdo72ClJO3W4Y6YDydyYPWnBOyN5EkrfBP0qxXUCXKjFxQCQ:6785ae38151bd2b9
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:22:49Z:daa06a0c4662769885ffe66ca10583fc84f623f2ce884e353df24faa308485d9:Nk5mA0dAZ9aA3KpW8Fk0p5-C8mGflSU_lq68B8m1LC9X1Zjn-OQCm9NaQuutCuhmRqEZmWzSfFj0KO4wYB_IDA:9b236661def0077c
+# rye:signed:2026-11-28T13:35:45Z:daa06a0c4662769885ffe66ca10583fc84f623f2ce884e353df24faa308485d9:cFsEJo370k0aPvO8oOF9XCpIFuCzJMRG692JDsOsKlK0cuuy7_nkxdkmDCugHOvtqyijSWXDlbUYjsoNdjNNBA:6785ae38151bd2b9
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

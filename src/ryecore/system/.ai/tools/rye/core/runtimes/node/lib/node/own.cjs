@@ -1,4 +1,4 @@
-// rye:signed:2026-11-28T13:22:49Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:FF4OwnNOOo2PJ2cZnHJsGw-pIGqCeu0bLGWr6nrftVzerrz7Ocm_2pk0iciNbolSi7NRjXbAP-VZuxj9NN9uCA:9b236661def0077c
+// rye:signed:2026-11-28T13:35:45Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:N1Bc8LifL21uq-brHJvC0cOqLOEzja9UUZYrk2mcW0kjf2P14ZoLHPLgTbz17Rdf5X-LrK85QkTdDe963pI4Bg:6785ae38151bd2b9
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
