@@ -277,6 +277,7 @@ def schema_of(address: str, path: Path) -> str:
     return f"{address}&schema=t_{name}"
 
 
+@pytest.mark.usefixtures("forked_walkers")
 async def test_a_node(planned: PlannedWorkspace) -> None:
     with served_node(planned.root / "node", "--deps", FACTORY, environ=planned.environ) as node:
         connect(planned.workspace, node)
@@ -297,6 +298,7 @@ async def test_a_ray_cluster(
     await assert_same(place, is_slow=True)
 
 
+@pytest.mark.usefixtures("forked_walkers")
 @needs_server
 @needs_dbos
 async def test_a_queue(planned: PlannedWorkspace, postgres_address: str, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.served_node import ServedNode, served_node
 from tests.thread_host import COST, FACTORY, PlannedWorkspace
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 
 @pytest.fixture
