@@ -49,7 +49,8 @@ class SuiteRun:
     Attributes:
         side: What is tested.
         package: The package of the suite, by its name in package.json.
-        version: The version of the protocol; empty for all that the package has.
+        version: The version of the protocol; empty for all that the package has, and `extensions`
+            for those of its scenarios that belong to no version.
     """
 
     side: Side
@@ -66,9 +67,11 @@ RUNS: Final = (
     SuiteRun("server", "conformance-2025", ""),
     SuiteRun("server", "conformance-2026", "2025-11-25"),
     SuiteRun("server", "conformance-2026", "2026-07-28"),
+    SuiteRun("server", "conformance-2026", "extensions"),
     SuiteRun("client", "conformance-2025", ""),
     SuiteRun("client", "conformance-2026", "2025-11-25"),
     SuiteRun("client", "conformance-2026", "2026-07-28"),
+    SuiteRun("client", "conformance-2026", "extensions"),
 )
 
 
@@ -118,7 +121,9 @@ def run_suite(
     else:
         command += ["--command", f"{sys.executable} -m tests.mcp_conformance.client"]
         command += ["--timeout", str(_SCENARIO_TIMEOUT_MS)]
-    if run.version:
+    if run.version == "extensions":
+        scenarios = scenarios or _extensions(node, program, run.side)
+    elif run.version:
         command += ["--spec-version", run.version]
     found: dict[str, ScenarioResult] = {}
     for chosen in [["--scenario", one] for one in scenarios] or [["--suite", "all"]]:
@@ -136,6 +141,15 @@ def run_suite(
         if not found:
             raise RuntimeError(f"The suite failed:\n{(done.stdout + done.stderr)[-2000:]}")
     return dict(sorted(found.items()))
+
+
+def _extensions(node: Path, program: Path, side: Side) -> list[str]:
+    """Return the scenarios of a side that belong to extensions of the protocol."""
+    listed = subprocess.run(
+        [str(node), str(program), "list"], check=True, capture_output=True, text=True
+    ).stdout
+    own = listed.partition(f"{side.capitalize()} scenarios")[2].partition(" scenarios ")[0]
+    return re.findall(r"- (\S+) \[extension\]", own)
 
 
 def expected_failures() -> Mapping[str, Mapping[str, str]]:
