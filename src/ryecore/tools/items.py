@@ -5,7 +5,7 @@ Source: docs/design/execute.md#tools; decisions 26, 30 and 41.
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
 from ryecore.display.sanitize import drop_invisible, warn
@@ -29,10 +29,12 @@ from ryecore.items.description import describe
 from ryecore.items.metadata import python_docstring
 from ryecore.items.refs import ItemRef
 from ryecore.items.verification import VerifiedItem
+from ryecore.lillux.event_loop import run_in_thread
 from ryecore.policy import CallContext, capability_of
 from ryecore.search.model import SearchResults
 from ryecore.tools.context import ToolContext
 from ryecore.tools.failures import invalid_arguments
+from ryecore.tools.item_content import for_model, has_blocks
 
 __all__ = [
     "ItemExecutor",
@@ -192,7 +194,7 @@ class ItemRunner:
         return " ".join(f"{one.item_id}@{one.integrity}" for one in chain.all_elements)
 
     async def __call__(self, arguments: Mapping[str, Any], ctx: ToolContext) -> object:
-        """Execute the item, and return its data."""
+        """Execute the item, and return its data; images, audio and files among it as media."""
         try:
             done = await self._rye.execute(self._ref, arguments, ctx=ctx.call)
         except RyeError as error:
@@ -201,7 +203,10 @@ class ItemRunner:
             raise ToolExecutionError(
                 f"The tool {self._name} failed: {done.error}", tool_name=self._name
             )
-        return done.data
+        if not has_blocks(done.data):
+            return done.data
+        blocks = cast("Mapping[str, Any]", done.data)
+        return await run_in_thread(for_model, blocks, ctx.media)
 
 
 def _docstring(item: VerifiedItem) -> str:

@@ -16,6 +16,7 @@ from ryecore.errors import (
     ToolPolicyError,
     UnsignedItem,
 )
+from ryecore.llm import MediaPart, MemoryMediaStore
 from ryecore.policy import CallContext, CancelToken
 from ryecore.tools import ToolContext, ToolDef, ToolRegistry
 from tests.mcp_items import mcp_tool, stdio_server
@@ -183,6 +184,23 @@ async def test_pinned_tools_of_a_server_are_offered_and_a_change_is_denied(
             await registry.dispatch(asked("mcp__test__fail"), ToolContext())
         with pytest.raises(ToolPolicyError, match="is not the one that was pinned"):
             await registry.dispatch(asked("mcp__test__env"), ToolContext())
+
+
+async def test_an_image_of_a_server_reaches_the_model_as_media(workspace: Workspace) -> None:
+    stdio_server(workspace)
+    ref = mcp_tool(workspace, "image")
+    async with workspace.open() as rye:
+        tool = await ToolDef.from_item(rye, ref)
+        store = MemoryMediaStore()
+        outcome = await called(tool, {}, ToolContext(media=store))
+        plain = await rye.execute(ref)
+    text, medium = outcome.part.content
+    assert isinstance(medium, MediaPart)
+    assert medium.media_type == "image/png"
+    assert store.read(medium) == b"hello"
+    assert medium.handle in text.text
+    assert "aGVsbG8=" not in text.text
+    assert plain.data["content"][0]["data"] == "aGVsbG8="  # a caller gets data
 
 
 @pytest.mark.parametrize(
