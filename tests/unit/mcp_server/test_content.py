@@ -5,9 +5,11 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp.shared.exceptions import MCPError
 
 from ryecore.errors import InputError
 from ryecore.mcp_server.content import content_blocks, error_result, item_result, verb_result
+from ryecore.mcp_server.resources import made_contents
 
 JSON_LIKE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
@@ -118,3 +120,38 @@ def test_an_error_says_what_to_do_next():
 def test_a_failure_keeps_the_content_that_it_came_with():
     done = error_result("It broke.", {"success": False, "content": [IMAGE]})
     assert [block.type for block in done.content] == ["text", "image"]
+
+
+# What a tool returned as the contents of a resource
+
+
+def made(data, mime_type=None):
+    found = made_contents(data, "shop://a", mime_type)
+    return [json.loads(one.model_dump_json(by_alias=True, exclude_none=True)) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (None, []),
+        ("hi", [{"uri": "shop://a", "mimeType": "text/plain", "text": "hi"}]),
+        ([1], [{"uri": "shop://a", "mimeType": "application/json", "text": "[1]"}]),
+        ({"content": [IMAGE]}, [{"uri": "shop://a", "mimeType": "image/png", "blob": "aGk="}]),
+        (
+            {"content": [{"type": "text", "text": "hi"}, LINK]},
+            [{"uri": "shop://a", "mimeType": "text/plain", "text": "hi"}],
+        ),
+        (
+            {"content": [{"type": "resource", "resource": {"uri": "shop://b", "text": "b"}}]},
+            [{"uri": "shop://b", "text": "b"}],
+        ),
+    ],
+)
+def test_what_a_tool_returned_is_the_contents_of_a_resource(data, expected):
+    assert made(data) == expected
+
+
+def test_a_declared_media_type_counts_and_broken_base64_is_an_error():
+    assert made("<a/>", "application/xml")[0]["mimeType"] == "application/xml"
+    with pytest.raises(MCPError, match="base64"):
+        made({"content": [{"type": "image", "data": "?", "mimeType": "image/png"}]})
