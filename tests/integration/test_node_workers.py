@@ -14,7 +14,11 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from ryecore.items.refs import ItemRef
 from ryecore.node.callers import METRICS_SCOPE
+from ryecore.policy import CallContext
+from ryecore.runs.queued_run import QueuedSpace
+from ryecore.runs.request import RunRequest
 from ryecore.state.model import RemotePlace
 from tests.forking import Forked
 from tests.graphs import adding
@@ -166,6 +170,22 @@ async def test_a_caller_stops_what_waits_for_a_worker_and_what_one_runs(
             await runs.cancel()
             assert (await runs.result()).ended == "cancelled"
     assert (planned.root / "marks").read_text() == "once\n"
+
+
+async def test_a_node_that_died_before_it_noted_a_run_finds_it_in_the_queue(
+    planned: PlannedWorkspace, state: str
+) -> None:
+    request = RunRequest(ItemRef.parse("directive:acme/work"), queue="default")
+    request = request.with_key("node/a/b/2026-01-01T00:00:00Z/c", None)
+    space = QueuedSpace(planned.workspace.key.public.pem.decode(), "caller")
+    async with planned.open(state=state) as rye:
+        handed = rye.cluster.handed
+        put = [await handed.put(request, CallContext(), "ab" * 32, space) for _ in range(2)]
+        assert put[0].thread_id == put[1].thread_id
+        await put[0].cancel()
+        with anyio.fail_after(10):
+            assert await handed.outcome(put[0].thread_id) == ""  # no worker will tell one
+    assert await rows_of(state, "queue, status") == [("default", "cancelled")]
 
 
 async def test_another_worker_takes_over_what_a_killed_one_ran_for_a_node(
