@@ -1,14 +1,15 @@
 """What a client is told while its request is carried out: steps, progress and log messages."""
 
+import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 import anyio
 import anyio.from_thread
 from anyio.abc import TaskGroup
-from anyio.streams.memory import MemoryObjectReceiveStream
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.context import ServerRequestContext
 
 from ryecore.mcp_server.peers import Peers, send_log, wants_level
@@ -24,6 +25,8 @@ _REPORTED_STEPS: Final = frozenset({"progress", "log"})
 """The events that are reports of a tool, which are sent as such."""
 
 _Unsent: TypeAlias = str | ToolReport
+
+_logger = logging.getLogger(__name__)
 
 
 class ProgressScale:
@@ -68,8 +71,9 @@ class RequestReports:
         self._tasks = tasks
         self._thread = threading.get_ident()
         self._scale = ProgressScale()
-        self._close: Callable[[], None] = lambda: None
-        self._put: Callable[[_Unsent], None] = self._begin
+        self._unsent: MemoryObjectSendStream[_Unsent] | None = None
+        self._sent = anyio.Event()
+        self._sending = anyio.CancelScope()
 
     @property
     def event_sink(self) -> EventSink | None:
@@ -84,9 +88,15 @@ class RequestReports:
         if self.ctx is not None:
             self._put(report)
 
-    def close(self) -> None:
+    async def finish(self) -> None:
         """Send what waits, and nothing more."""
-        self._close()
+        if self._unsent is None:
+            return
+        self._unsent.close()
+        try:
+            await self._sent.wait()
+        finally:
+            self._sending.cancel()
 
     def _note_event(self, event: Mapping[str, object]) -> None:
         if event.get("step") in _REPORTED_STEPS:
@@ -98,26 +108,23 @@ class RequestReports:
         else:
             anyio.from_thread.run_sync(self._put, message)
 
-    def _begin(self, unsent: _Unsent) -> None:
-        """Start the task that sends, which a call without reports doesn't need."""
-        send, receive = anyio.create_memory_object_stream[_Unsent](_MAX_UNSENT)
-
-        def put(more: _Unsent) -> None:
-            try:
-                send.send_nowait(more)
-            except (anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
-                return
-
-        self._close = send.close
-        self._put = put
-        put(unsent)
-        self._tasks.start_soon(self._send_all, receive)
+    def _put(self, unsent: _Unsent) -> None:
+        if self._unsent is None:  # a call without reports needs no task
+            self._unsent, receive = anyio.create_memory_object_stream[_Unsent](_MAX_UNSENT)
+            self._tasks.start_soon(self._send_all, receive)
+        with suppress(anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            self._unsent.send_nowait(unsent)
 
     async def _send_all(self, receive: MemoryObjectReceiveStream[_Unsent]) -> None:
-        async with receive:
-            async for unsent in receive:
-                if self.ctx is not None:
-                    await self._send(self.ctx, unsent)
+        try:
+            with self._sending, receive:
+                async for unsent in receive:
+                    if self.ctx is not None:
+                        await self._send(self.ctx, unsent)
+        except Exception:  # the server's other calls continue
+            _logger.exception("The reports of a call can't be sent")
+        finally:
+            self._sent.set()
 
     async def _send(self, ctx: ServerRequestContext[Any, Any], unsent: _Unsent) -> None:
         if isinstance(unsent, str):
@@ -142,9 +149,8 @@ async def reporting(
     ctx: ServerRequestContext[Any, Any], peers: Peers
 ) -> AsyncIterator[RequestReports]:
     """Send the reports of a call to the client of a request, for the time of the block."""
-    async with anyio.create_task_group() as tasks:
-        reports = RequestReports(ctx, peers, tasks)
-        try:
-            yield reports
-        finally:
-            reports.close()
+    reports = RequestReports(ctx, peers, ctx.lifespan_context.tasks)
+    try:
+        yield reports
+    finally:
+        await reports.finish()

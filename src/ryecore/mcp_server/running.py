@@ -11,9 +11,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, InputResponseRequestParams
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from ryecore.errors import RyeError
 from ryecore.frozen import frozen
-from ryecore.mcp_server.approvals import Approvals, InputRequired
+from ryecore.mcp_server.approvals import Approvals
 from ryecore.mcp_server.asking import ask_client
 from ryecore.mcp_server.parking import ParkedCall, Parking
 from ryecore.mcp_server.peers import Peers
@@ -99,7 +98,6 @@ class CallRunner:
         ask: Ask,
         note: Callable[[Any], None],
     ) -> T:
-        failure: Exception | None = None
         async with reporting(ctx, self._peers) as reports:
             note(reports)
             call = CallContext(
@@ -110,11 +108,7 @@ class CallRunner:
                 ask=ask,
             )
             with self._asking(call.call_id, ctx, params):
-                try:
-                    return await work(call)
-                except (InputRequired, RyeError, MCPError) as raised:
-                    failure = raised  # which a task group would wrap
-        raise failure
+                return await work(call)
 
     def _check_state(self, params: InputResponseRequestParams) -> None:
         state = params.request_state
