@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ryecore.actions.fetch import FetchedItem
     from ryecore.actions.graphs import Graphs
     from ryecore.actions.maps import Map
+    from ryecore.actions.mcp_servers import McpServers
     from ryecore.actions.recovering import Recovered
     from ryecore.actions.remotes import Remotes
     from ryecore.actions.sign import SignReport
@@ -88,6 +89,11 @@ class Rye:
         return self._parts.make_map(self._running)
 
     @cached_property
+    def mcp(self) -> "McpServers":
+        """Tools of MCP servers: `tools=[*await rye.mcp("mcp/servers/time")]`."""
+        return self._parts.make_mcp(self, self.verify, self._running)
+
+    @cached_property
     def threads(self) -> "Threads":
         """The project's threads and runs, of this process and of others."""
         return self._parts.make_threads(self._running)
@@ -124,33 +130,28 @@ class Rye:
             project_path: The project's folder, which may hold `.ai`.
             user_space: The folder with the user's `.ai`; by default `USER_SPACE`, else `HOME`.
             system_spaces: The system bundles; by default the built-in and the installed ones.
-            environ: The environment that tools may inherit from; this process's by default.
+            environ: The environment that tools may inherit; this process's by default.
             inherit_env: What they inherit: `safe` leaves out what looks like a credential, `all`
                 leaves out nothing, `none` passes only what a process needs; or names to pass.
-            allow_env: Names of the project's `.env` that are set for every tool; others are set
-                only for tools with a signed element that names them.
+            allow_env: Names of the project's `.env` for every tool; others need a signed element.
             trusted_keys: Public keys, or their PEM, that are trusted besides those of the spaces.
             trust_project_interpreters: Whether an interpreter inside the project may run.
-            config: The host's configuration, by path below `.ai/config/`; it overrides every file.
-            cache_dir: The folder of sealed copies; `.ai/cache/sealed` in user space by default.
+            config: The host's configuration, by path below `.ai/config/`; it overrides files.
+            cache_dir: The folder of sealed copies; by default one in user space.
             approve: Decides whether models, tools and MCP clients may sign or copy something.
             ask: Answers what tools ask, as far as their signed files declare it.
             authorize: Sends a person to log in where an MCP server wants that.
             agent: The models, keys and tools for directives' threads and agents in graphs.
-            deps_factory: `package.module:function`, called in each process that ryecore starts for
-                a run: it returns options that can't be sent there, such as `approve` and `agent`.
-            durability: What changes of `.ai/state` survive: the end of the `process` or `machine`.
+            deps_factory: `package.module:function`, called in each process of a run: it returns
+                options that can't be sent there, such as `approve` and `agent`.
+            durability: What `.ai/state` survives: the end of the `process` or `machine`.
             warm_memory_mib: The most MiB for templates of warm starts; with 0, all start cold.
             recover: Whether to resume runs whose process died, on entry; see `recovered`.
             observer: Observes executes, and agents unless `agent` has an observer of its own.
-            audit: The audit log: a file, by default that of `RYE_AUDIT`, or a function that takes
-                each `AuditRecord`.
-            state: The address of a PostgreSQL server that holds the rows of threads, such as
-                `postgresql://user@host/database`; by default that of `RYE_STATE`, else they are in
-                the project's `.ai/state`.
-            objects: Where large results are kept, for every machine that runs the project: the
-                address of a bucket, `s3://bucket/prefix`, or of a PostgreSQL server, the absolute
-                path of a folder, or `folder`; by default that of `RYE_OBJECTS`, else as the rows.
+            audit: The audit log: a file, by default that of `RYE_AUDIT`, or a function.
+            state: The address of a PostgreSQL server for rows of threads; by default `RYE_STATE`.
+            objects: Where large results are kept: the address of a bucket, `s3://bucket/prefix`, or
+                of a PostgreSQL server, an absolute path, or `folder`; by default `RYE_OBJECTS`.
 
         Returns:
             The open Rye, an asynchronous context manager.
@@ -422,10 +423,9 @@ class Rye:
             The items that were signed, with exactly the content that was approved.
 
         Raises:
-            RyeError: The caller lacks the capability, the approval is missing or refused, or
-                nothing matches.
+            RyeError: The caller lacks the capability or the approval, or nothing matches.
         """
-        call = partial(self._parts.sign.on_behalf, pattern, ctx, space=space)
+        call = partial(self._parts.sign.on_behalf, pattern, ctx=ctx, space=space)
         return await self._running.run(pattern, call)
 
     def verify(

@@ -5,7 +5,7 @@ when it is first needed.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -34,6 +34,7 @@ from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
 from ryecore.lillux.event_loop import run_in_thread
 from ryecore.lillux.keys import PublicKey
+from ryecore.policy import CallContext
 from ryecore.runs.tasks import Running, Tasks
 from ryecore.state.lazy_store import LazyThreadStore
 from ryecore.state.object_places import ObjectPlace
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from ryecore.actions.graphs import Graphs
     from ryecore.actions.launch import LaunchAction
     from ryecore.actions.maps import Map
+    from ryecore.actions.mcp_servers import McpServers, Verify
     from ryecore.actions.pruning import AutomaticPruning
     from ryecore.actions.remotes import Remotes
     from ryecore.actions.search import SearchAction
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from ryecore.state.exports import ExportVerifier
     from ryecore.threads.planner.planning import DirectivePlanner
     from ryecore.threads.service import ThreadService
+    from ryecore.tools.items import ItemExecutor
 
 __all__ = ["Parts"]
 
@@ -276,6 +279,16 @@ class Parts:
         from ryecore.actions.maps import Map  # noqa: PLC0415
 
         return Map(running, lambda: self.graphs, self.store.open_existing, self.execute.checker)
+
+    def make_mcp(self, rye: "ItemExecutor", verify: "Verify", running: Running) -> "McpServers":
+        """Make the interface to MCP servers, for the calls of one Rye."""
+        from ryecore.actions.mcp_servers import McpServers  # noqa: PLC0415
+
+        async def sign(refs: Sequence[str]) -> object:
+            call = partial(self.sign.on_behalf, *refs, ctx=CallContext())
+            return await running.run(refs[0], call)
+
+        return McpServers(rye, self.spaces.project, verify, sign)
 
     def make_threads(self, running: Running) -> "Threads":
         """Make the interface to the project's threads, for the calls of one Rye."""

@@ -131,4 +131,4 @@ class ActionDispatcher:
 
     async def request_signing(self, pattern: str, *, ctx: CallContext) -> Shown:
         """Sign the items that a glob matches, once the host has approved."""
-        return await self._sign().on_behalf(pattern, ctx)
+        return await self._sign().on_behalf(pattern, ctx=ctx)

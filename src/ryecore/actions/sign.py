@@ -148,7 +148,7 @@ class SignAction:
         return evolve(self._sign(files), skipped=skipped)
 
     async def on_behalf(
-        self, pattern: str, ctx: CallContext, *, space: Literal["project", "user"] = "project"
+        self, *patterns: str, ctx: CallContext, space: Literal["project", "user"] = "project"
     ) -> SignReport:
         """Sign the items that a model, a tool or an MCP client asks for, if the host approves.
 
@@ -158,13 +158,15 @@ class SignAction:
         Source: decision 13.
         """
         place = own_space(self._spaces, space, "signed")
-        if pattern.partition(":")[0] not in KIND_FOLDERS:
-            raise InputError(
-                f"{pattern!r} doesn't say what kind of item it names.",
-                next_step="Write tool:acme/name, or a glob such as tool:acme/*.",
-            )
-        found = await run_in_thread(find_files, place, pattern)
-        files, _ = _without_records(found, pattern)
+        files: Files = ()
+        for pattern in patterns:
+            if pattern.partition(":")[0] not in KIND_FOLDERS:
+                raise InputError(
+                    f"{pattern!r} doesn't say what kind of item it names.",
+                    next_step="Write tool:acme/name, or a glob such as tool:acme/*.",
+                )
+            found = await run_in_thread(find_files, place, pattern)
+            files += _without_records(found, pattern)[0]
         self._keys.load()  # without a key there is nothing to approve
         for kind, _, relative in files:
             check_name(kind, relative)

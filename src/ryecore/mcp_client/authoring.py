@@ -16,7 +16,14 @@ from ryecore.items.spaces import Space
 from ryecore.lillux.schema import MAX_SCHEMA_CHARS, SchemaValidator
 from ryecore.mcp_client.pins import ToolDeclaration, check_pin, item_name, read_tool
 
-__all__ = ["PinnedItem", "pin_tool", "read_declarations", "select_tools", "why_unpinnable"]
+__all__ = [
+    "PinnedItem",
+    "pin_tool",
+    "read_declarations",
+    "select_tools",
+    "why_unpinnable",
+    "write_server",
+]
 
 _MAX_DESCRIPTION: Final = 64 * 1024
 
@@ -94,6 +101,21 @@ def pin_tool(
             return PinnedItem(item_id, tool.name, path, tool.pin, "unchanged")
         if not force:
             _refuse(path, tool)
+    _write(path, content, space)
+    return PinnedItem(item_id, tool.name, path, tool.pin, "written")
+
+
+def write_server(item_id: str, config: Mapping[str, object], space: Space) -> Path | None:
+    """Write the unsigned item of a server, and return its path; None where it is there already."""
+    path = space.folder("tool") / f"{check_item_id(item_id)}.yaml"
+    if path.exists():
+        return None
+    document = {"tool_type": "mcp_server", "executor_id": None, "config": config}
+    _write(path, json.dumps(document, indent=2).encode() + b"\n", space)
+    return path
+
+
+def _write(path: Path, content: bytes, space: Space) -> None:
     try:
         with writable_folder(path.parent, space.folder("tool"), space.boundary) as opened:
             write_atomically(opened / path.name, content)
@@ -102,7 +124,6 @@ def pin_tool(
             f"{path} can't be written: {problem.strerror or problem}.",
             next_step="See that its folder can be written.",
         ) from problem
-    return PinnedItem(item_id, tool.name, path, tool.pin, "written")
 
 
 def _content(tool: ToolDeclaration, server: str, transport: str, folder: str, path: Path) -> bytes:
