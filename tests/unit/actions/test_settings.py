@@ -16,7 +16,7 @@ from ryecore.errors import ConfigError
 from ryecore.runs.request import RunRequest
 
 # What can't travel, or is the other process's own; only the first process recovers what died.
-INJECTED = {"environ", "approve", "agent", "recover", "observer"}
+INJECTED = {"environ", "approve", "agent", "recover", "observer", "ask", "authorize"}
 
 
 def test_every_option_that_can_travel_does() -> None:

@@ -1,6 +1,7 @@
 """Many calls at once while their template starts: they wait for it, as long as that is sooner."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -17,6 +18,8 @@ pytestmark = pytest.mark.anyio
 CORES = len(os.sched_getaffinity(0))
 # So many wait for the longest time that any may.
 BURST = 40 * CORES + 10
+MOST_PATIENCE_S = 2
+"""How long, at most, a call waits for a template that starts; `policy.rs` says so."""
 
 
 @pytest.fixture
@@ -111,25 +114,38 @@ async def test_a_waiting_call_can_be_cancelled(pool: WarmPool, tmp_path: Path) -
         f"with open({str(said)!r}, 'w') as out: out.write('x')\n"
         f"import sys\nif sys.stdin.read() == 'stay':\n {awaiting(held)}"
     )
-    template = f"{awaiting(gate)}\n{FORK_POINT}\n{body}"
-    stays = python(pool, body, template=template, stdin=b"stay")
+    first = CORES + 1
+
+    async def cancel_what_waits(template: str) -> tuple[float, int]:
+        """Return how long after its first call that was, and how many calls have begun."""
+        began_s, begun = anyio.current_time(), 0
+        async with anyio.create_task_group() as group:
+            for _ in range(first):
+                group.start_soon(run_process, python(pool, body, template=template, stdin=b"stay"))
+            while begun < first:
+                begun += len(await anyio.to_thread.run_sync(os.read, said_end, 100))
+            async with anyio.create_task_group() as waiting:
+                for _ in range(BURST):
+                    waiting.start_soon(run_process, python(pool, body, template=template))
+                await anyio.wait_all_tasks_blocked()
+                waiting.cancel_scope.cancel()
+            took_s = anyio.current_time() - began_s
+            os.write(held_end, b"x" * first)
+        os.set_blocking(said_end, False)
+        with suppress(BlockingIOError):
+            begun += len(os.read(said_end, BURST))
+        os.set_blocking(said_end, True)
+        return took_s, begun
+
+    # A call waits for two seconds; a machine that needs longer for this tries again.
+    for attempt in range(20):
+        template = f"{awaiting(gate)}\n{FORK_POINT}\n{body}\n# {attempt}"
+        took_s, begun = await cancel_what_waits(template)
+        if took_s < MOST_PATIENCE_S:
+            break
+    assert took_s < MOST_PATIENCE_S
+    assert begun == first  # and nothing of what was cancelled
     waits = python(pool, body, template=template)
-    first, begun = CORES + 1, 0
-    async with anyio.create_task_group() as group:
-        for _ in range(first):
-            group.start_soon(run_process, stays)
-        while begun < first:
-            begun += len(await anyio.to_thread.run_sync(os.read, said_end, 100))
-        async with anyio.create_task_group() as waiting:
-            for _ in range(BURST):
-                waiting.start_soon(run_process, waits)
-            await anyio.wait_all_tasks_blocked()
-            waiting.cancel_scope.cancel()
-        os.write(held_end, b"x" * first)
-    os.set_blocking(said_end, False)
-    with pytest.raises(BlockingIOError):  # nothing of what was cancelled has begun
-        os.read(said_end, 100)
-    assert begun == first
     os.write(gate_end, b"x" * 100)
     assert first_warm(waits).exit_code == 0
     for end in ends:
