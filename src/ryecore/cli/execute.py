@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from attrs import evolve
@@ -35,6 +35,9 @@ from ryecore.display.live import can_redraw
 from ryecore.errors import RyeError
 from ryecore.policy import CallContext
 from ryecore.rye import Rye
+
+if TYPE_CHECKING:
+    from ryecore.policy.reports import ToolQuestion
 
 __all__ = ["execute"]
 
@@ -164,7 +167,15 @@ async def _execute(
             with push_progress(is_shown=True) as progress:
                 await opened.remotes.push(options["target"], progress=progress)
         with reports_shown(with_progress=is_shown) as sink:
-            return await opened.execute(ref, given, **options, ctx=CallContext(report_sink=sink))
+            ctx = CallContext(report_sink=sink, ask=_ask)
+            return await opened.execute(ref, given, **options, ctx=ctx)
+
+
+async def _ask(question: "ToolQuestion", /) -> Mapping[str, object]:
+    """Have the person at the terminal answer a tool."""
+    from ryecore.cli.forms import fill_in  # noqa: PLC0415 - for tools that ask alone
+
+    return await fill_in(question)
 
 
 async def _execute_and_pull(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ryecore.state.approvals import ThreadApproval
     from ryecore.threads.tree_node import TreeNode
 
-__all__ = ["ApprovalQuestions", "approval_text"]
+__all__ = ["ApprovalQuestions", "approval_text", "is_at_terminal", "read_line"]
 
 _YES: Final = ("y", "yes")
 _NO: Final = ("n", "no")
@@ -56,7 +56,7 @@ class ApprovalQuestions:
     def __init__(self, rye: Rye, live: "LiveTree | None") -> None:
         self._rye = rye
         self._live = live
-        self._asks = _is_at_terminal()
+        self._asks = is_at_terminal()
         self._told: set[str] = set()
         self._waiting: dict[str, ThreadApproval] = {}
         self._tree: TreeNode | None = None
@@ -131,7 +131,7 @@ class ApprovalQuestions:
         tell(text)
         termios.tcflush(0, termios.TCIFLUSH)  # what was typed before answers nothing
         while True:
-            said = await _line("  approve? [y/n] ")
+            said = await read_line("  approve? [y/n] ")
             if said is None:
                 self._asks = False
                 self._tell_command(one)
@@ -139,7 +139,7 @@ class ApprovalQuestions:
             if said.lower() in _YES:
                 return True
             if said.lower() in _NO:
-                return await _line("  why not? [Enter for no reason] ") or ""
+                return await read_line("  why not? [Enter for no reason] ") or ""
 
     def _tell_command(self, one: "ThreadApproval") -> None:
         waits, command = approval_words(one.thread_id, [one.tool_name])
@@ -148,7 +148,7 @@ class ApprovalQuestions:
         tell(text)
 
 
-def _is_at_terminal() -> bool:
+def is_at_terminal() -> bool:
     """Return whether a person can be asked: at a terminal, and not in its background."""
     streams = (sys.stdin, sys.stderr)
     if any(one is None or not one.isatty() for one in streams):
@@ -159,7 +159,7 @@ def _is_at_terminal() -> bool:
         return True
 
 
-async def _line(prompt: str) -> str | None:
+async def read_line(prompt: str) -> str | None:
     """Return a line that is typed; None for the end of the input. It can be cancelled."""
     with suppress(OSError):
         sys.stderr.write(prompt)
