@@ -91,6 +91,13 @@ def test_a_caller_without_the_capability_is_not_asked(workspace: Workspace) -> N
         assert said(rye.execute(ref, ctx=granted))["action"] == "accept"
 
 
+def test_a_server_that_may_ask_lists_its_tools(workspace: Workspace) -> None:
+    tool(workspace)
+    with workspace.sync(ask=Host()) as rye:
+        listed = rye.execute("tool:mcp/servers/test").raise_for_status()
+    assert [one["name"] for one in listed.data["tools"]] == ["ask", "can"]
+
+
 def test_the_refusal_of_a_host_reaches_the_server(workspace: Workspace) -> None:
     async def refuse(question: ToolQuestion, /) -> Mapping[str, object]:
         raise InputError("Not today.", next_step="Come back.")

@@ -99,7 +99,7 @@ class SuiteClient:
             tool_type="mcp_server",
             may_ask=["elicit"],
             env_config={"env": {name: f"${{{name}}}" for name in variables}},
-            config={"transport": "http", "url": url, "startup_timeout": 20}
+            config={"transport": "http", "url": url, "startup_timeout": 60}
             | ({"oauth": oauth} if oauth else {}),
         )
 

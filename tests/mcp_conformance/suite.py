@@ -121,9 +121,10 @@ def run_suite(
     else:
         command += ["--command", f"{sys.executable} -m tests.mcp_conformance.client"]
         command += ["--timeout", str(_SCENARIO_TIMEOUT_MS)]
-    if run.version == "extensions":
-        scenarios = scenarios or _extensions(node, program, run.side)
-    elif run.version:
+    if run.version == "extensions" or run.side == "client":
+        # The suite would run all clients at once, each of which is a process of its own.
+        scenarios = scenarios or _scenarios(node, program, run)
+    if run.version not in ("", "extensions"):
         command += ["--spec-version", run.version]
     found: dict[str, ScenarioResult] = {}
     for chosen in [["--scenario", one] for one in scenarios] or [["--suite", "all"]]:
@@ -143,13 +144,15 @@ def run_suite(
     return dict(sorted(found.items()))
 
 
-def _extensions(node: Path, program: Path, side: Side) -> list[str]:
-    """Return the scenarios of a side that belong to extensions of the protocol."""
+def _scenarios(node: Path, program: Path, run: SuiteRun) -> list[str]:
+    """Return the scenarios of a run, by the versions that the suite lists with each."""
     listed = subprocess.run(
         [str(node), str(program), "list"], check=True, capture_output=True, text=True
     ).stdout
-    own = listed.partition(f"{side.capitalize()} scenarios")[2].partition(" scenarios ")[0]
-    return re.findall(r"- (\S+) \[extension\]", own)
+    own = listed.partition(f"{run.side.capitalize()} scenarios")[2].partition(" scenarios ")[0]
+    found = re.findall(r"- (\S+) \[(.+)\]", own)
+    wanted = "extension" if run.version == "extensions" else run.version
+    return [name for name, versions in found if not wanted or wanted in versions.split(",")]
 
 
 def expected_failures() -> Mapping[str, Mapping[str, str]]:

@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PrimitiveExecutor"]
 
+_ASKS_WHEN_KEPT: Final = frozenset({"mcp", "mcp_server"})
+"""The types of tools whose kept process passes on what their server reports and asks."""
+
 _MAX_AUDITED_INLINE: Final = 4
 """How many files a dry run verifies where it is: a thread to do it takes as long as two of them."""
 
@@ -341,7 +344,8 @@ class PrimitiveExecutor:
                 return await self._with_channel(primitive, plan, chain, ref, ctx)
             await ctx.begins()
             return await primitive.run(plan)
-        if chain.head.spec.has_channel:
+        spec = chain.head.spec
+        if spec.has_channel and spec.tool_type not in _ASKS_WHEN_KEPT:
             raise ConfigError(
                 f"{ref} declares reports or may_ask, and its process is kept for later calls.",
                 next_step="Leave out one of these and config.keep_warm, and sign it again.",
