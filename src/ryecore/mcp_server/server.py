@@ -81,9 +81,11 @@ def create_server(
         async with anyio.create_task_group() as tasks:
             transport = Transport(tasks)
             tasks.start_soon(notifier.run)
-            yield transport
-            tasks.cancel_scope.cancel()
-        subscriptions.forget(transport)
+            try:
+                yield transport
+            finally:
+                tasks.cancel_scope.cancel()
+                subscriptions.forget(transport)
 
     server = _Server(
         "ryecore",
