@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec, module_from_spec
-from typing import Final
+from typing import Any, Final
 
 __all__ = ["import_client"]
 
@@ -42,14 +42,22 @@ def import_client() -> None:
 @contextmanager
 def _models_built_when_used() -> Iterator[None]:
     """Defer building the validators of the SDK's 500 models, of which a call uses a few."""
-    from pydantic import BaseModel  # noqa: PLC0415 - installed with the SDK
+    from pydantic import BaseModel, TypeAdapter  # noqa: PLC0415 - installed with the SDK
 
     config = BaseModel.model_config  # which its subclasses copy
     config["defer_build"] = True
+    # A union has no config. Where pydantic calls this otherwise, unions are built at once.
+    adapter: Any = TypeAdapter
+    before = vars(adapter).get("_defer_build")
+    adapter._defer_build = True
     try:
         yield
     finally:
         del config["defer_build"]
+        if before is None:
+            del adapter._defer_build
+        else:
+            adapter._defer_build = before
 
 
 def _enter(name: str) -> None:

@@ -58,6 +58,10 @@ params = {"messages": [], "maxTokens": 1}
 asked = mcp_types.CreateMessageRequest.model_validate({"method": "sampling/createMessage",
                                                        "params": params})
 print(asked.params.max_tokens)
+from mcp.client.session import ClientResponse
+from pydantic import TypeAdapter
+print(ClientResponse.pydantic_complete, TypeAdapter(int | Own).pydantic_complete)
+print(ClientResponse.validate_python({"roots": []}).roots)
 """
 
 
@@ -65,4 +69,4 @@ def test_the_sdks_models_are_built_when_they_are_used_and_no_others() -> None:
     done = subprocess.run(
         [sys.executable, "-c", BUILT], capture_output=True, text=True, check=True, timeout=60
     )
-    assert done.stdout.split() == ["False", "True", "1"]
+    assert done.stdout.split() == ["False", "True", "1", "False", "True", "[]"]
