@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ryecore import CallContext
-from ryecore.errors import ConfigError
+from ryecore.errors import IncompatibleChain
 from ryecore.results import ToolLog, ToolProgress, ToolQuestion
 from ryecore.testing import call, say
 from tests.graphs import graph
@@ -106,5 +106,5 @@ console.log(bytes.toString("utf8", 0, fs.readSync(answers, bytes)));
 async def test_a_process_that_is_kept_for_later_calls_has_no_channel(workspace: Workspace) -> None:
     ref = workspace.shell("acme/kept", "true", reports=True, config={"keep_warm": "x"})
     async with workspace.open() as rye:
-        with pytest.raises(ConfigError, match="declares reports or may_ask"):
+        with pytest.raises(IncompatibleChain, match="declares reports or may_ask"):
             await rye.execute(ref)

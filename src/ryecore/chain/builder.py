@@ -330,6 +330,7 @@ class ChainValidator:
         for link in chain.links:
             problems += _space_problems(by_id[link.named_by], link.element)
         problems += _own_process_problems(chain.elements)
+        problems += _channel_problems(chain.elements)
         if problems:
             raise IncompatibleChain(
                 f"Chain validation failed: {'; '.join(problems)}.",
@@ -356,6 +357,22 @@ def _space_problems(child: ChainElement, parent: ChainElement) -> list[str]:
     return [
         f"'{child.item_id}' from {low} space cannot depend on '{parent.item_id}' from {high} "
         "space, which another project doesn't have"
+    ]
+
+
+_ASKS_WHEN_KEPT: Final = frozenset({"mcp", "mcp_server"})
+"""The types of tools whose kept process passes on what their server reports and asks."""
+
+
+def _channel_problems(elements: Sequence[ChainElement]) -> list[str]:
+    """The channel of a tool that reports or asks is one call's, and so must its process be."""
+    keys = (one.spec.config["keep_warm"] for one in elements if "keep_warm" in one.spec.config)
+    spec = elements[0].spec
+    if not spec.has_channel or spec.tool_type in _ASKS_WHEN_KEPT or not next(keys, ""):
+        return []
+    return [
+        f"'{elements[0].item_id}' declares reports or may_ask, and its process is kept for later "
+        "calls (config.keep_warm)"
     ]
 
 

@@ -31,6 +31,7 @@ from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessResult
 from ryecore.policy.context import CallContext
+from ryecore.policy.environment import ANSWERS, CHANNEL
 from ryecore.policy.reports import (
     Ask,
     LogLevel,
@@ -43,13 +44,7 @@ from ryecore.policy.reports import (
     why_not_asked,
 )
 
-__all__ = ["ANSWERS", "CHANNEL", "CallChannel", "ChannelFolder"]
-
-CHANNEL: Final = "RYE_CHANNEL"
-"""The variable that names the pipe to which a tool writes its reports and questions."""
-
-ANSWERS: Final = "RYE_ANSWERS"
-"""The variable that names the pipe from which a tool reads the answers to its questions."""
+__all__ = ["CallChannel", "ChannelFolder"]
 
 _PAUSE_S: Final = 0.01
 """The time between two readings of a channel: a tool that writes without end costs little."""

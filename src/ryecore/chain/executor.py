@@ -4,7 +4,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
@@ -12,18 +11,16 @@ from attrs import evolve
 from ryecore.chain.interpreters import Interpreters
 from ryecore.chain.layout import SealedLayout, anchor_hint
 from ryecore.chain.model import Chain, ExecutionPlan, ExecutionResult, ValidChain
-from ryecore.chain.plan import checked_parameters
+from ryecore.chain.plan import check_pinned, checked_parameters
 from ryecore.chain.prepared import ChainCache, PreparedChain, Preparer
 from ryecore.chain.primitives import (
     PRIMITIVE_MAP,
-    ExecutePrimitive,
     KeptProcesses,
     Outcome,
     OwnProcesses,
     process_spec,
     read_outcome,
 )
-from ryecore.chain.templating import ConfigTemplate
 from ryecore.chain.trace import Trace
 from ryecore.errors import (
     CallCancelled,
@@ -38,7 +35,6 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import Verifier
 from ryecore.lillux.event_loop import checkpoint, is_without_loop, need_loop, run_in_thread
-from ryecore.lillux.os_errors import failure_of
 from ryecore.lillux.processes import ProcessResult, WarmPool
 from ryecore.lillux.witness import Evidence
 from ryecore.policy.context import CALL_ID, CallContext, call_id_of, thread_variables
@@ -46,14 +42,11 @@ from ryecore.policy.context import CALL_ID, CallContext, call_id_of, thread_vari
 if TYPE_CHECKING:
     import anyio
 
-    from ryecore.chain.channel import ChannelFolder
+    from ryecore.chain.channel_calls import ChannelCalls
     from ryecore.policy.limits import Limits
     from ryecore.policy.reports import Ask
 
 __all__ = ["PrimitiveExecutor"]
-
-_ASKS_WHEN_KEPT: Final = frozenset({"mcp", "mcp_server"})
-"""The types of tools whose kept process passes on what their server reports and asks."""
 
 _MAX_AUDITED_INLINE: Final = 4
 """How many files a dry run verifies where it is: a thread to do it takes as long as two of them."""
@@ -98,7 +91,7 @@ class PrimitiveExecutor:
         self._warm_memory_bytes = warm_memory_bytes
         self._pool: WarmPool | None = None
         self._ask = ask
-        self._channels: ChannelFolder | None = None
+        self._channels: ChannelCalls | None = None
         self._cache = ChainCache()
         self._making: dict[ItemRef, anyio.Lock] = {}
         self._unremembered: set[ItemRef] = set()
@@ -268,7 +261,7 @@ class PrimitiveExecutor:
                 head.item_id, head.spec.config_schema, prepared.schema, parameters
             )
             timeout_s = _bounded_timeout(timeout_s, prepared.timeout_s)
-            _check_pinned(prepared.chain, ctx)
+            check_pinned(prepared.chain, is_for_model=ctx.capabilities is not None)
         unknown: set[str] = set()
         with log.failing("plan", item_id=head.item_id):
             call_env = self._call_env(ref, parameters, ctx)
@@ -341,15 +334,10 @@ class PrimitiveExecutor:
             pool = self._warm_pool() if plan.warm is not None else None
             primitive = PRIMITIVE_MAP[chain.elements[-1].item_id](pool)
             if chain.head.spec.has_channel:
-                return await self._with_channel(primitive, plan, chain, ref, ctx)
+                need_loop()
+                return await self._channel_calls().run(primitive.run, plan, chain, ref, ctx)
             await ctx.begins()
             return await primitive.run(plan)
-        spec = chain.head.spec
-        if spec.has_channel and spec.tool_type not in _ASKS_WHEN_KEPT:
-            raise ConfigError(
-                f"{ref} declares reports or may_ask, and its process is kept for later calls.",
-                next_step="Leave out one of these and config.keep_warm, and sign it again.",
-            )
         need_loop()
         if self._kept is None:
             self._kept = self._keeper()
@@ -359,32 +347,12 @@ class PrimitiveExecutor:
         caller = ToolCaller(ref.id, ctx, ctx.ask or self._ask)
         return await self._kept.run(process_spec(plan), plan.keep, caller)
 
-    async def _with_channel(
-        self,
-        primitive: ExecutePrimitive,
-        plan: ExecutionPlan,
-        chain: Chain,
-        ref: ItemRef,
-        ctx: CallContext,
-    ) -> ProcessResult:
-        """Run a plan whose process may report and ask while it runs."""
-        need_loop()
-        from ryecore.chain.channel import CallChannel, ChannelFolder  # noqa: PLC0415 - with anyio
-
+    def _channel_calls(self) -> "ChannelCalls":
         if self._channels is None:
-            self._channels = ChannelFolder()
-        await ctx.begins()
-        try:
-            channel = CallChannel(self._channels, ref, chain.head.spec.may_ask, ctx, self._ask)
-        except OSError as problem:
-            raise SpawnFailed(
-                f"The channel of {ref} can't be made: {problem.strerror} ({problem.filename}).",
-                next_step=failure_of(problem.errno).next_step,
-                command=plan.command,
-                errno=problem.errno,
-            ) from problem
-        plan = evolve(plan, call_env={**plan.call_env, **channel.variables})
-        return await channel.serve(partial(primitive.run, plan))
+            from ryecore.chain.channel_calls import ChannelCalls  # noqa: PLC0415 - with anyio
+
+            self._channels = ChannelCalls(self._ask)
+        return self._channels
 
     def _warm_pool(self) -> WarmPool | None:
         if self._pool is None and self._warm_memory_bytes:
@@ -462,17 +430,6 @@ async def _close(pool: WarmPool) -> None:
         await run_in_thread(pool.close)
     except RuntimeError:  # no thread can be started any more while the interpreter ends
         pool.close()
-
-
-def _check_pinned(chain: Chain, ctx: CallContext) -> None:
-    """Return a model is offered what was pinned, and nothing that can change behind its name."""
-    if ctx.capabilities is None or chain.is_pinned is not False:
-        return
-    spec, head = chain.pinned_by, chain.head
-    raise InputError(
-        f"'{head.item_id}' is not pinned, so it is not run on behalf of a model.",
-        next_step=ConfigTemplate({}, head.spec.config).text(spec.next_step if spec else ""),
-    )
 
 
 def _bounded_timeout(callers: float | None, configured: float | None) -> float | None:

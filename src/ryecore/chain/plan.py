@@ -13,6 +13,7 @@ from attrs import asdict, evolve
 
 from ryecore.chain.arguments import FORK_POINT, SignedLine, Values, read_line, read_stdin
 from ryecore.chain.model import (
+    Chain,
     ChainElement,
     Deps,
     ExecutionPlan,
@@ -20,7 +21,7 @@ from ryecore.chain.model import (
     WarmPlan,
     WarmTemplate,
 )
-from ryecore.chain.templating import as_text
+from ryecore.chain.templating import ConfigTemplate, as_text
 from ryecore.convert.lines import quoted
 from ryecore.errors import ConfigError, InputError, InvalidParameters
 from ryecore.frozen import frozen
@@ -30,6 +31,7 @@ __all__ = [
     "PlanInputs",
     "Planner",
     "build_plan",
+    "check_pinned",
     "check_programs",
     "checked_parameters",
     "placeholder_names",
@@ -105,6 +107,21 @@ class Planner:
         if timeout_s is None:
             return self._common(stdin=stdin, call_env=call_env)
         return self._common(stdin=stdin, timeout_s=timeout_s, call_env=call_env)
+
+
+def check_pinned(chain: Chain, *, is_for_model: bool) -> None:
+    """Check that a model is offered what was pinned, and nothing that can change behind its name.
+
+    Raises:
+        InputError: It isn't pinned, where its runtime asks for it.
+    """
+    if not is_for_model or chain.is_pinned is not False:
+        return
+    spec, head = chain.pinned_by, chain.head
+    raise InputError(
+        f"'{head.item_id}' is not pinned, so it is not run on behalf of a model.",
+        next_step=ConfigTemplate({}, head.spec.config).text(spec.next_step if spec else ""),
+    )
 
 
 def _takes_parameters_on_stdin_alone(chain: ValidChain) -> bool:

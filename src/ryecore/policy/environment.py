@@ -13,6 +13,8 @@ from functools import cache
 from typing import Final, Literal
 
 __all__ = [
+    "ANSWERS",
+    "CHANNEL",
     "InheritEnv",
     "for_own_process",
     "is_credential",
@@ -120,8 +122,22 @@ def is_short_listed(name: str) -> bool:
     return _SHORT_LIST.fullmatch(name) is not None
 
 
+CHANNEL: Final = "RYE_CHANNEL"
+"""The variable that names the pipe to which a tool writes its reports and questions."""
+
+ANSWERS: Final = "RYE_ANSWERS"
+"""The variable that names the pipe from which a tool reads the answers to its questions."""
+
+_OF_ONE_CALL: Final = frozenset({CHANNEL, ANSWERS})
+
+
 def may_inherit(name: str, rule: InheritEnv, value: str = "") -> bool:
-    """Return whether a tool's process inherits a variable that no signed element names."""
+    """Return whether a tool's process inherits a variable that no signed element names.
+
+    The channel of a call is that call's alone: what a tool starts doesn't hand it to other tools.
+    """
+    if name in _OF_ONE_CALL:
+        return False
     if isinstance(rule, str):
         if rule == "all":
             return True

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +12,6 @@ import anyio
 import pytest
 
 from ryecore import CallContext, CancelToken
-from ryecore.chain import channel
 from ryecore.errors import CallCancelled, InputError, MetadataError
 from ryecore.results import ToolLog, ToolProgress, ToolQuestion
 from tests.workspace import SCRIPT, Workspace
@@ -134,15 +134,19 @@ async def test_a_tool_reports_and_asks_while_it_runs(workspace: Workspace, runti
 async def test_a_python_tool_does_so_warm_and_cold(workspace: Workspace) -> None:
     ref = make(workspace, "python")
     async with workspace.open() as rye:
-        for _ in range(4):  # the first is cold
-            caller = Caller({"action": "accept"})
-            done = await rye.execute(ref, ctx=caller.context())
-            assert done.data["result"] == {"action": "accept"}
-            assert len(caller.reports) == 2
-        assert [one.state for one in rye._parts._executor._warm_pool().stats()] == ["ready"]  # type: ignore[union-attr]
+        pool, is_warm = None, False
+        with anyio.fail_after(30):
+            while not is_warm:  # the first is cold, and so are those beside a template that starts
+                is_warm = pool is not None and any(one.state == "ready" for one in pool.stats())
+                caller = Caller({"action": "accept"})
+                done = await rye.execute(ref, ctx=caller.context())
+                assert done.data["result"] == {"action": "accept"}  # type: ignore[index]
+                assert len(caller.reports) == 2
+                pool = rye._parts._executor._warm_pool()
 
 
 async def test_a_tool_that_declares_nothing_has_no_channel(workspace: Workspace) -> None:
+    workspace.environ |= {"RYE_CHANNEL": "/of/another", "RYE_ANSWERS": "/of/another"}
     ref = workspace.shell("a/t", 'echo "${RYE_CHANNEL-none} ${RYE_ANSWERS-none}"')
     alone = workspace.shell("a/reports", 'echo "${RYE_ANSWERS-none}"', reports=True)
     async with workspace.open() as rye:
@@ -260,7 +264,7 @@ def execute(params, project_path):
     answers: list[dict[str, Any]] = done.data  # type: ignore[assignment]
     answered = [one["id"] for one in answers if "result" in one]
     refused = {one["error"] for one in answers if "error" in one}
-    assert len(answered) == len(set(answered)) >= 8
+    assert len(answered) >= 8
     assert refused <= {"8 questions are open already.", "Another question with the id '3' is open."}
 
 
@@ -385,7 +389,7 @@ printf '{"log": 2}\\n' > "$RYE_CHANNEL"
 async def test_a_process_that_left_the_call_reaches_no_other(workspace: Workspace) -> None:
     script = """
 setsid sh -c 'exec 9> "$RYE_CHANNEL"; echo > ready; cat go > /dev/null
-    trap "" PIPE; printf x >&9 2>> told || echo refused >> told; echo >> told' > /dev/null 2>&1 &
+    trap "" PIPE; { printf x >&9 || echo refused; } > told' > /dev/null 2>&1 &
 cat ready > /dev/null
 """
     ref, caller = workspace.shell("a/t", script, reports=True), Caller()
@@ -431,4 +435,25 @@ def test_it_is_there_on_a_blocking_rye_too(workspace: Workspace) -> None:
     with workspace.sync() as rye:
         done = rye.execute(make(workspace, "shell"), ctx=caller.context())
     assert json.loads(json.dumps(done.data))["result"] == {"action": "accept"}
-    assert channel.CHANNEL == "RYE_CHANNEL"
+
+
+def test_more_calls_than_there_are_files_for_wait(workspace: Workspace) -> None:
+    ref = workspace.shell("a/t", 'printf \'{"log": 1}\\n\' > "$RYE_CHANNEL"; echo 1', reports=True)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    results: list[object] = []
+
+    async def call_all() -> None:
+        async with workspace.open() as rye, anyio.create_task_group() as tasks:
+
+            async def call() -> None:
+                results.append((await rye.execute(ref)).data)
+
+            for _ in range(100):
+                tasks.start_soon(call)
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 120, hard))
+    try:
+        anyio.run(call_all)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert results == [1] * 100
