@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
@@ -12,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from ryecore import Rye
 from ryecore.errors import ConfigError, UnsignedItem
 from ryecore.mcp_server import create_server
-from tests.mcp_clients import MODES, process, stdio
+from tests.mcp_clients import MODES, ended, make_waiting_tool, process, read_pid, stdio
 from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
@@ -238,3 +240,29 @@ async def test_a_client_that_cannot_answer_what_a_tool_must_ask_is_refused_first
             assert done.is_error
             assert "needs a client with sampling" in text_of(done)
     assert not (workspace.project / "ran").exists()
+
+
+@MODES
+async def test_a_call_is_audited_shows_its_steps_and_ends_when_it_is_cancelled(
+    workspace: Workspace, mode: str
+) -> None:
+    order(workspace)
+    _, fifo = make_waiting_tool(workspace)
+    log = workspace.root / "audit.jsonl"
+    steps: list[str] = []
+
+    async def note(_progress: float, _total: float | None, message: str | None) -> None:
+        steps.append(str(message))
+
+    workspace.environ["RYE_AUDIT"] = str(log)
+    async with stdio(workspace, "--tools", "*", mode=mode) as client:
+        await client.call_tool("acme__order", {"size": "S"}, progress_callback=note)
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(client.call_tool, "a__waits", {})
+            pid = await anyio.to_thread.run_sync(read_pid, fifo)
+            calls.cancel_scope.cancel()
+        await ended(pid)
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    assert {one["caller"] for one in records} == {"mcp"}
+    assert "tool:acme/order" in {one.get("ref") for one in records}
+    assert any(one.startswith("verify_integrity") for one in steps)
