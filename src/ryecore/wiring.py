@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve
 
 from ryecore.actions.execute import ExecuteAction
-from ryecore.actions.remote_parts import RemoteParts
 from ryecore.actions.settings import Settings
 from ryecore.chain.builder import ChainBuilder, FileTypes
 from ryecore.chain.config import ConfigResolver
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from ryecore.actions.maps import Map
     from ryecore.actions.mcp_servers import McpServers, Verify
     from ryecore.actions.pruning import AutomaticPruning
+    from ryecore.actions.remote_parts import RemoteParts
     from ryecore.actions.remotes import Remotes
     from ryecore.actions.search import SearchAction
     from ryecore.actions.sign import SignAction
@@ -137,29 +137,13 @@ class Parts:
         interpreters = self._make_interpreters()
         self._variables = EnvResolver(environ, self._dotenv, interpreters, settings.inherit_env)
         self._executor = self._make_executor(interpreters, auditor)
-        self.remote = RemoteParts(
-            settings,
-            environ,
-            project,
-            self.keys,
-            self.configs,
-            self._builder,
-            self._dotenv,
-            self._executor,
-            self.store,
-            lambda: self._host,
-            lambda: self.planner,
-            lambda: self.threads,
-            lambda: self.graphs,
-            lambda: self.execute,
-        )
         self.execute = ExecuteAction(
             self.spaces,
             self._executor,
             lambda: self._launch,
             lambda: self._directives,
             lambda: self.threads,
-            self.remote,
+            lambda: self.remote,
             self._executions,
         )
 
@@ -320,6 +304,28 @@ class Parts:
         )
 
     @cached_property
+    def remote(self) -> "RemoteParts":
+        """The parts that reach nodes, queues and Ray clusters."""
+        from ryecore.actions.remote_parts import RemoteParts  # noqa: PLC0415
+
+        return RemoteParts(
+            self._settings,
+            self._environ,
+            self.project,
+            self.keys,
+            self.configs,
+            self._builder,
+            self._dotenv,
+            self._executor,
+            self.store,
+            lambda: self._host,
+            lambda: self.planner,
+            lambda: self.threads,
+            lambda: self.graphs,
+            lambda: self.execute,
+        )
+
+    @cached_property
     def threads(self) -> "ThreadService":
         """The service that runs directives in managed threads."""
         from ryecore.threads.service import ThreadService  # noqa: PLC0415
@@ -435,8 +441,9 @@ class Parts:
     async def aclose(self) -> None:
         """End the processes that are kept, and close the store and the search index."""
         await self._executor.aclose()
-        await self.remote.aclose()
+        if "remote" in self.__dict__:  # a part that was never needed isn't made to be closed
+            await self.remote.aclose()
         if self.store.is_open:  # who closes it last moves its log home, which waits for the disk
             await run_in_thread(self.store.close)
-        if "search" in self.__dict__:  # a part that was never needed isn't made to be closed
+        if "search" in self.__dict__:
             self.search.close()

@@ -82,7 +82,7 @@ class ExecuteAction:
         launch: "Callable[[], LaunchAction]",
         directives: "Callable[[], DirectiveAction]",
         threads: "Callable[[], ThreadService]",
-        remote: "RemoteParts",
+        remote: "Callable[[], RemoteParts]",
         executions: "Executions | None" = None,
     ) -> None:
         self._remote = remote
@@ -135,7 +135,7 @@ class ExecuteAction:
             return await self._directives().execute(run, request, ctx)
         if run is not None:
             if await self._is_queued_graph(run, ctx):
-                return await self._remote.queued_graphs.launch(run, ctx)
+                return await self._remote().queued_graphs.launch(run, ctx)
             return await self._launch()(run, ctx)
         if request.target != "local":
             return await self._call_remote(ref, parameters, request, ctx)
@@ -172,7 +172,7 @@ class ExecuteAction:
     ) -> ExecutionResult:
         """Run a tool on a node or a Ray cluster, which verifies it, and wait for its result."""
         try:
-            remote = self._remote.read().find(request.target)
+            remote = self._remote().read().find(request.target)
             if remote.kind == "ray":
                 return await self._call_ray(remote, ref, request, ctx)
             for name in ("trace", "output_log"):
@@ -185,7 +185,7 @@ class ExecuteAction:
                 (await self._executor.chain(ref, ctx)).check_takes_limits(str(ref))
             if request.pull:  # it needs a row
                 return await self._run_remote(_run_request(ref, request, ctx), ctx)
-            node = await self._remote.connect(remote)
+            node = await self._remote().connect(remote)
             from ryecore.remote.calls import call_tool  # noqa: PLC0415 - for nodes alone
 
             done = await call_tool(
@@ -215,15 +215,17 @@ class ExecuteAction:
             chain.check_takes_limits(str(ref))
         run, log = _run_request(ref, request, ctx), request.output_log
         if chain.is_own_process:
-            return await self._remote.queued_graphs.run(
+            return await self._remote().queued_graphs.run(
                 run, ctx, trace=request.trace, output_log=log
             )
-        return await self._remote.rays.call(cluster, run, ctx, trace=request.trace, output_log=log)
+        return await self._remote().rays.call(
+            cluster, run, ctx, trace=request.trace, output_log=log
+        )
 
     async def _is_queued_graph(self, run: "RunRequest", ctx: CallContext) -> bool:
         """Return whether a run is a graph's, and its target a Ray cluster."""
         try:
-            if self._remote.kind_of(run.target) != "ray":
+            if self._remote().kind_of(run.target) != "ray":
                 return False
             return (await self._executor.chain(run.ref, ctx)).is_own_process
         except RyeError as error:

@@ -2,8 +2,8 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from contextlib import ExitStack, suppress
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,14 +30,13 @@ from ryecore.cli.options import (
     read_pairs,
 )
 from ryecore.cli.output import EXIT_FAILED, show, show_json, show_text, tell
-from ryecore.cli.reports import reports_shown
 from ryecore.display.live import can_redraw
 from ryecore.errors import RyeError
 from ryecore.policy import CallContext
 from ryecore.rye import Rye
 
 if TYPE_CHECKING:
-    from ryecore.policy.reports import ToolQuestion
+    from ryecore.policy.reports import ReportSink, ToolQuestion, ToolReport
 
 __all__ = ["execute"]
 
@@ -166,9 +165,24 @@ async def _execute(
 
             with push_progress(is_shown=True) as progress:
                 await opened.remotes.push(options["target"], progress=progress)
-        with reports_shown(with_progress=is_shown) as sink:
-            ctx = CallContext(report_sink=sink, ask=_ask)
+        with ExitStack() as shown:
+            ctx = CallContext(report_sink=_shown_in(shown, with_progress=is_shown), ask=_ask)
             return await opened.execute(ref, given, **options, ctx=ctx)
+
+
+def _shown_in(shown: ExitStack, *, with_progress: bool) -> "ReportSink":
+    """Return a sink that shows what a tool reports, until the stack ends."""
+
+    @cache
+    def sink() -> "ReportSink":
+        from ryecore.cli.reports import reports_shown  # noqa: PLC0415 - few tools report
+
+        return shown.enter_context(reports_shown(with_progress=with_progress))
+
+    def show_report(report: "ToolReport") -> None:
+        sink()(report)
+
+    return show_report
 
 
 async def _ask(question: "ToolQuestion", /) -> Mapping[str, object]:

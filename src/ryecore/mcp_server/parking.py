@@ -3,7 +3,7 @@
 The call's process stays alive meanwhile, in a task of the server. The client's next request finds
 it by a state that can't be guessed, counts once, and holds for the same request alone.
 
-Source: https://modelcontextprotocol.io/specification/draft/basic/utilities/mrtr; ADR 047.
+Source: https://modelcontextprotocol.io/specification/draft/basic/utilities/mrtr; ADR 050.
 """
 
 import hashlib
