@@ -18,6 +18,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
+from ryecore.chain.channel_folder import ChannelFolder
 from ryecore.chain.channel_lines import (
     MAX_LINE_BYTES,
     AskLine,
@@ -44,7 +45,7 @@ from ryecore.policy.reports import (
     why_not_asked,
 )
 
-__all__ = ["CallChannel", "ChannelFolder"]
+__all__ = ["CallChannel"]
 
 _PAUSE_S: Final = 0.01
 """The time between two readings of a channel: a tool that writes without end costs little."""
@@ -57,42 +58,6 @@ _MAX_ANSWER_BYTES: Final = 1024 * 1024
 _MAX_PROBLEM_CHARS: Final = 200
 
 _logger = logging.getLogger(__name__)
-
-
-class ChannelFolder:
-    """The private folder in which the pipes of an executor's calls are."""
-
-    def __init__(self) -> None:
-        self._folder: str | None = None
-
-    def make_pipe(self) -> str:
-        """Make a pipe with a name of its own, and return its path.
-
-        Raises:
-            OSError: It can't be made.
-        """
-        for is_last in (False, True):
-            if self._folder is None:
-                import tempfile  # noqa: PLC0415 - for tools that report alone
-
-                self._folder = tempfile.mkdtemp(prefix="rye-calls-")
-            path = f"{self._folder}/{os.urandom(16).hex()}"
-            try:
-                os.mkfifo(path, 0o600)
-            except FileNotFoundError:  # somebody has cleared the temporary files
-                self._folder = None
-                if is_last:
-                    raise
-            else:
-                return path
-        raise AssertionError
-
-    def close(self) -> None:
-        """Remove the folder, which is empty once all calls have ended."""
-        if self._folder is not None:
-            with suppress(OSError):
-                Path(self._folder).rmdir()
-            self._folder = None
 
 
 class _Pipe:

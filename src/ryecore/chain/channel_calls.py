@@ -7,7 +7,8 @@ from typing import Final
 import anyio
 from attrs import evolve
 
-from ryecore.chain.channel import CallChannel, ChannelFolder
+from ryecore.chain.channel import CallChannel
+from ryecore.chain.channel_folder import ChannelFolder
 from ryecore.chain.model import Chain, ExecutionPlan
 from ryecore.errors import SpawnFailed
 from ryecore.items.refs import ItemRef

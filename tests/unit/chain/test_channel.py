@@ -1,8 +1,10 @@
 """Tools that report and ask while they run, and hostile ones; each is a process of its own."""
 
+import fcntl
 import json
 import os
 import resource
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -457,3 +459,24 @@ def test_more_calls_than_there_are_files_for_wait(workspace: Workspace) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert results == [1] * 100
+
+
+async def test_what_a_killed_host_left_is_removed_by_the_next(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    left, used, other = (tmp_path / f"rye-calls-{name}" for name in ("left", "used", "other"))
+    for folder in (left, used, other):
+        folder.mkdir()
+        os.mkfifo(folder / "pipe")
+    (other / "file").write_text("somebody's own")
+    lock = os.open(used, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    ref = workspace.shell("a/t", "true", reports=True)
+    async with workspace.open() as rye:
+        assert (await rye.execute(ref)).success
+    assert not left.exists()
+    assert (used / "pipe").exists()
+    assert (other / "file").exists()
+    os.close(lock)
+    for folder in (used, other):
+        shutil.rmtree(folder)
