@@ -5,7 +5,14 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final, NoReturn
 
-__all__ = ["FINITE_DECODER", "STRICT_DECODER", "find_non_json", "read_json"]
+__all__ = [
+    "FINITE_DECODER",
+    "STRICT_DECODER",
+    "find_non_json",
+    "read_json",
+    "replace_surrogates",
+    "whole_text",
+]
 
 
 def read_json(text: str) -> object:
@@ -15,6 +22,25 @@ def read_json(text: str) -> object:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value
+
+
+def replace_surrogates(value: object) -> object:
+    """Return a JSON value with a question mark for each lone surrogate of its texts.
+
+    JSON can escape half a surrogate pair, which no UTF-8 holds.
+    """
+    if isinstance(value, str):
+        return whole_text(value)
+    if isinstance(value, Mapping):
+        return {str(replace_surrogates(key)): replace_surrogates(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [replace_surrogates(one) for one in value]
+    return value
+
+
+def whole_text(text: str) -> str:
+    """Return a text with a question mark for each lone surrogate."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def find_non_json(

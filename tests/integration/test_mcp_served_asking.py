@@ -119,6 +119,26 @@ async def test_log_messages_reach_a_client_within_the_level_that_it_set(
         assert told == []
 
 
+@MODES
+async def test_half_a_character_in_a_report_leaves_the_server_running(
+    workspace: Workspace, mode: str
+) -> None:
+    script = r"""
+printf '{"log": "cut \\ud800", "level": "error"}\n' > "$RYE_CHANNEL"
+printf '{"progress": 1, "message": "\\ud83d"}\n' > "$RYE_CHANNEL"
+"""
+    ref = workspace.shell("a/t", script, reports=True)
+    told: list[Any] = []
+
+    async def tell(params: types.LoggingMessageNotificationParams) -> None:
+        told.append(params.data)
+
+    async with stdio(workspace, mode=mode, logging_callback=tell) as client:
+        for _ in range(2):
+            await execute(client, workspace, ref, meta={types.LOG_LEVEL_META_KEY: "info"})
+    assert told == ["cut ?"] * 2
+
+
 async def test_a_client_of_2026_gets_log_messages_where_its_request_wants_them(
     workspace: Workspace,
 ) -> None:

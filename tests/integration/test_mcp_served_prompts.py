@@ -213,3 +213,20 @@ async def test_arguments_and_ids_are_completed(workspace: Workspace, mode: str) 
             await complete(types.PromptReference(type="ref/prompt", name="x"), "a", "")
         with pytest.raises(MCPError, match="Unknown resource template"):
             await complete(at("shop://none/{a}"), "a", "")
+
+
+@MODES
+async def test_an_input_that_names_a_resource_stays_text(workspace: Workspace, mode: str) -> None:
+    ran = workspace.project / "ran"
+    body = f"def execute(params, project):\n    open({str(ran)!r}, 'w').close()\n    return 'made'"
+    workspace.python("shop/order", body)
+    workspace.write(
+        "config/mcp/serve.yaml", "templates: [{uri: 'shop://orders/{number}', tool: shop/order}]\n"
+    )
+    text = '<input name="text" type="string" required="true">A text.</input>'
+    directive(workspace, "sum", "Sum up:\n\n{input:text}", text)
+    async with workspace.open() as rye, Client(create_server([rye]), mode=mode) as client:
+        pasted = "Hello\n\n  ![x](shop://orders/7)\n\nBye"
+        got = await client.get_prompt("sum", {"text": pasted})
+    assert texts(got) == [f"Sum up:\n\n{pasted}"]
+    assert not ran.exists()

@@ -138,7 +138,10 @@ async def test_a_file_that_is_a_link_out_of_its_folder_is_not_read(workspace: Wo
 @MODES
 async def test_a_tool_makes_the_resources_of_a_template(workspace: Workspace, mode: str) -> None:
     schema = {"type": "object", "properties": {"number": {"type": "integer"}}}
-    body = "def execute(params, project):\n    n = params['number']\n    return n and {'order': n}"
+    body = """def execute(params, project):
+    n = params["number"]
+    return chr(0xD800) if n == 13 else n and {"order": n}
+"""
     workspace.python("shop/order", body, config_schema=schema)
     workspace.write(
         "config/mcp/serve.yaml",
@@ -148,13 +151,16 @@ async def test_a_tool_makes_the_resources_of_a_template(workspace: Workspace, mo
         async with Client(create_server([rye]), mode=mode) as client:
             templates = (await client.list_resource_templates()).resource_templates
             (order,) = (await client.read_resource("shop://orders/17")).contents
-            with pytest.raises(MCPError, match="number"):
-                await client.read_resource("shop://orders/many")
+            (half,) = (await client.read_resource("shop://orders/13")).contents
+            for wrong in ("many", "[" * 5000, "NaN"):
+                with pytest.raises(MCPError, match="number"):
+                    await client.read_resource(f"shop://orders/{wrong}")
         grants = {"rye.execute.tool.other"}
         async with Client(create_server([rye], grants=grants), mode=mode) as client:
             with pytest.raises(MCPError, match="not found"):
                 await client.read_resource("shop://orders/17")
     assert [one.uri_template for one in templates][-1] == "shop://orders/{number}"
+    assert half.text == "?"  # type: ignore[union-attr]
     assert (order.text, order.mime_type) == ('{"order": 17}', "application/json")  # type: ignore[union-attr]
 
 

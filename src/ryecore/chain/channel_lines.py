@@ -10,7 +10,7 @@ from ryecore.convert.json_text import make_encoder
 from ryecore.frozen import frozen
 from ryecore.policy.permissions import ASK_KINDS, AskKind
 from ryecore.policy.reports import LOG_LEVELS, LogLevel
-from ryecore.strict_json import read_json
+from ryecore.strict_json import read_json, replace_surrogates
 
 __all__ = [
     "MAX_LINE_BYTES",
@@ -108,6 +108,8 @@ def read_channel_line(line: bytes) -> ChannelLine:
         ValueError: It isn't one; the text says why.
     """
     document: Any = read_json(line.decode())
+    if b"\\u" in line:  # so alone is half a surrogate pair written, which no client's UTF-8 holds
+        document = replace_surrogates(document)
     if not isinstance(document, dict):
         raise ValueError("it isn't a JSON object")
     kind = next((key for key in _KEYS if key in document), None)

@@ -22,6 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from ryecore.errors import RyeError
+from ryecore.strict_json import replace_surrogates, whole_text
 
 __all__ = [
     "FIRST_WITH_STRUCTURE",
@@ -56,8 +57,8 @@ def content_blocks(data: object) -> list[ContentBlock] | None:
     if not isinstance(listed, Sequence) or isinstance(listed, str | bytes) or not listed:
         return None
     try:
-        return _BLOCKS.validate_python([*listed], by_name=False)
-    except ValidationError:
+        return _BLOCKS.validate_python(replace_surrogates(listed), by_name=False)
+    except (ValidationError, RecursionError):
         return None
 
 
@@ -108,7 +109,7 @@ def error_result(error: RyeError | str, data: object = None) -> CallToolResult:
         text = error
     blocks = content_blocks(data)
     if blocks is None or not any(isinstance(one, TextContent) for one in blocks):
-        blocks = [TextContent(type="text", text=_whole(text)), *(blocks or ())]
+        blocks = [TextContent(type="text", text=whole_text(text)), *(blocks or ())]
     return CallToolResult(content=blocks, is_error=True)
 
 
@@ -129,7 +130,7 @@ def _structured(value: object, protocol_version: str) -> Any:
 def _text_of(data: object) -> list[ContentBlock]:
     if data is None:
         return []
-    text = _whole(data) if isinstance(data, str) else _dumped(plain_json(data))
+    text = whole_text(data) if isinstance(data, str) else _dumped(plain_json(data))
     return [TextContent(type="text", text=text)]
 
 
@@ -147,9 +148,4 @@ def _readable(blocks: Sequence[ContentBlock], protocol_version: str) -> list[Con
 
 
 def _dumped(value: object) -> str:
-    return _whole(json.dumps(value, ensure_ascii=False, default=str))
-
-
-def _whole(text: str) -> str:
-    """Return a text with a question mark for each half of a character."""
-    return text.encode("utf-8", errors="replace").decode()
+    return whole_text(json.dumps(value, ensure_ascii=False, default=str))

@@ -193,7 +193,7 @@ class Prompts:
         before, after = (*context.system, *context.before), context.after
         messages = [
             *[one async for one in self._knowledge(entry.project, before)],
-            *[one async for one in self._body(done.your_directions, ctx, params)],
+            *[one async for one in self._body(done.your_directions, inputs, ctx, params)],
             *[one async for one in self._knowledge(entry.project, after)],
         ]
         return GetPromptResult(
@@ -212,11 +212,20 @@ class Prompts:
                 yield embedded(await self._resources.knowledge(entry))
 
     async def _body(
-        self, text: str, ctx: ServerRequestContext[Any, Any], params: GetPromptRequestParams
+        self,
+        text: str,
+        inputs: Mapping[str, Any],
+        ctx: ServerRequestContext[Any, Any],
+        params: GetPromptRequestParams,
     ) -> AsyncIterator[ContentBlock]:
-        """Yield a text, with each resource that a line of it names in its place."""
+        """Yield a text, with each resource that a line of it names in its place.
+
+        Not one that an input names so: only what is signed says which tools make resources here.
+        """
         begin = 0
         for line in _EMBED.finditer(text):
+            if any(line[0].strip() in str(value) for value in inputs.values()):
+                continue
             contents = await self._resources.contents(ctx, params, line["target"])
             if not contents:
                 continue  # the line stays text

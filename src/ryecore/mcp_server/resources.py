@@ -53,6 +53,7 @@ from ryecore.mcp_server.offer import ResourceTemplateEntry
 from ryecore.mcp_server.paging import page_of
 from ryecore.mcp_server.running import CallRunner
 from ryecore.policy import CallContext, allows, capability_of
+from ryecore.strict_json import read_json, whole_text
 
 __all__ = ["Contents", "Resources", "ToolTemplate", "not_found"]
 
@@ -232,7 +233,8 @@ class Resources:
 
         done = await self._runner.run(ctx, params, work)
         if not done.success:
-            raise MCPError(code=INTERNAL_ERROR, message=done.error or "The tool failed.")
+            why = whole_text(done.error or "The tool failed.")
+            raise MCPError(code=INTERNAL_ERROR, message=why)
         return made_contents(done.data, uri, template.declared.mime_type)
 
 
@@ -256,7 +258,7 @@ def made_contents(data: object, uri: str, mime_type: str | None) -> tuple[Conten
     if blocks is None:
         if isinstance(data, str):
             kind = mime_type or "text/plain"
-            return (TextResourceContents(uri=uri, mime_type=kind, text=data),)
+            return (TextResourceContents(uri=uri, mime_type=kind, text=whole_text(data)),)
         text = json.dumps(plain_json(data), ensure_ascii=False)
         kind = mime_type or "application/json"
         return (TextResourceContents(uri=uri, mime_type=kind, text=text),)
@@ -293,5 +295,5 @@ def _typed(values: Mapping[str, Any], schema: Mapping[str, Any] | None) -> dict[
         typed[name] = value
         if kind in ("integer", "number", "boolean"):
             with suppress(ValueError):  # then the schema's own error says what is expected
-                typed[name] = json.loads(value)
+                typed[name] = read_json(value)
     return typed

@@ -19,6 +19,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from ryecore.errors import ConfigError
+from ryecore.strict_json import replace_surrogates
 
 __all__ = ["serve_stdio"]
 
@@ -131,13 +132,21 @@ def _replace_surrogates(line: bytes) -> bytes:
     return json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace")
 
 
+def _line(item: SessionMessage) -> bytes:
+    """Return a message as JSON; one with a lone surrogate doesn't end the server."""
+    try:
+        return item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    except ValueError:
+        plain = item.message.model_dump(by_alias=True, exclude_unset=True)
+        return json.dumps(replace_surrogates(plain), default=str).encode()
+
+
 async def _write_messages(
     sink: int, from_server: MemoryObjectReceiveStream[SessionMessage], all_: anyio.CancelScope
 ) -> None:
     async with from_server:
         async for item in from_server:
-            text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-            left = memoryview(text.encode() + b"\n")
+            left = memoryview(_line(item) + b"\n")
             try:
                 while left:
                     with suppress(PermissionError):

@@ -29,6 +29,8 @@ from ryecore.chain.channel_lines import (
         ('{"log": "began"}', LogLine("began", "info", "")),
         ('{"log": null, "level": "debug", "logger": "db"}', LogLine(None, "debug", "db")),
         ('{"log": {"rows": [1]}}', LogLine({"rows": [1]}, "info", "")),
+        (r'{"log": "half \ud800 é"}', LogLine("half ? é", "info", "")),
+        (r'{"log": {"\udfff": ["\ud83d\ude00"]}}', LogLine({"?": ["😀"]}, "info", "")),
         ('{"ask": "roots"}', AskLine("", "roots", {})),
         ('{"ask": "elicit", "id": 7, "params": {"a": 1}}', AskLine(7, "elicit", {"a": 1})),
     ],
