@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,14 +44,24 @@ async def test_a_run_of_a_killed_worker_is_resumed_by_another(
         with anyio.fail_after(30):
             await planned.begun("work")
         other = workers.start()
+        waits = partial(rye_command, planned, "threads", "wait", thread.thread_id)
+        waited: list[str] = []
+
+        async def wait() -> None:
+            waited.append(await anyio.to_thread.run_sync(waits))
+
         async with anyio.create_task_group() as group:
             group.start_soon(look)
+            group.start_soon(wait)
             first.send_signal(signal.SIGKILL)
             planned.allow("work")
             with anyio.fail_after(30):
                 done = await thread.result()
         assert [one.status for one in watched[0].walk()] == ["continued", "completed"]
         assert done.success, done.error
+        last = next(one for one in await rye.threads.list(all=True) if one.status == "completed")
+        for text in (*waited, await anyio.to_thread.run_sync(waits)):
+            assert text.startswith(f"✓ {last.thread_id}  completed")
         assert (planned.root / "marks").read_text() == "once\n"
         chain = await rye.threads.list(all=True)
         assert {one.status for one in chain} == {"continued", "completed"}

@@ -352,15 +352,19 @@ class Threads(ThreadAnswers):
         """
         return await self._report(thread_id, lambda store, found: store.look(found))
 
-    async def wait(self, thread_id: str, *, timeout_s: float | None = None) -> ThreadReport:
+    async def wait(
+        self, thread_id: str, *, timeout_s: float | None = None, last: bool = False
+    ) -> ThreadReport:
         """Wait until a thread has ended, in any process.
 
         Args:
             thread_id: The thread.
             timeout_s: How long to wait, in seconds; None for no bound.
+            last: Whether to wait for the threads that continue it, too, as after a handoff or the
+                death of a worker.
 
         Returns:
-            The report; `ended` is False after a timeout.
+            The report, with `last` that of the last one; `ended` is False after a timeout.
 
         Raises:
             InputError: `timeout_s` isn't a number.
@@ -368,9 +372,15 @@ class Threads(ThreadAnswers):
         """
         if timeout_s is not None and math.isnan(timeout_s):
             raise InputError("timeout_s isn't a number.", next_step="Pass seconds, or None.")
-        return await self._report(
-            thread_id, lambda store, found: store.wait(found, timeout_s, follow=self._follow_one)
-        )
+
+        async def wait(store: "ThreadStore", found: str) -> ThreadRecord:
+            if not last:
+                return await store.wait(found, timeout_s, follow=self._follow_one)
+            from ryecore.state.queue_waits import wait_for_last  # noqa: PLC0415 - for chains
+
+            return await wait_for_last(store, found, timeout_s, follow=self._follow_one)
+
+        return await self._report(thread_id, wait)
 
     async def cancel(self, thread_id: str) -> ThreadReport:
         """Ask a thread, or the one that continues it, to stop; return its report at once.

@@ -8,7 +8,7 @@ import click
 from ryecore.cli.groups import HintedGroup
 from ryecore.cli.opening import with_project
 from ryecore.cli.options import json_option, project_option
-from ryecore.cli.output import show, show_json, show_piece
+from ryecore.cli.output import errors_shown, show, show_json, show_piece
 
 __all__ = ["cluster"]
 
@@ -37,5 +37,5 @@ def status(project_path: str, as_json: bool) -> None:
 @project_option
 def metrics(project_path: str) -> None:
     """Print what `rye cluster status` shows, in the text format of Prometheus."""
-    found = with_project(project_path, lambda rye: rye.cluster.status())
-    show_piece(found.metrics())
+    with errors_shown(as_json=False):
+        show_piece(with_project(project_path, lambda rye: rye.cluster.status()).metrics())

@@ -105,7 +105,10 @@ def show_thread(thread_id: str, project_path: str, drawing: Drawing, as_json: bo
 def wait_threads(
     thread_ids: Sequence[str], timeout_s: float | None, project_path: str, as_json: bool
 ) -> None:
-    """Wait until threads have ended; exits with 0 when all of them went well."""
+    """Wait until threads have ended; exits with 0 when all of them went well.
+
+    Of a thread that another one continues, the last one is waited for and shown.
+    """
 
     async def wait(threads: Threads) -> list[ThreadReport]:
         reports: dict[str, ThreadReport] = {}
@@ -113,7 +116,7 @@ def wait_threads(
 
         async def wait_for(thread_id: str) -> None:
             try:
-                reports[thread_id] = await threads.wait(thread_id, timeout_s=timeout_s)
+                reports[thread_id] = await threads.wait(thread_id, timeout_s=timeout_s, last=True)
             except RyeError as error:  # which a task group would wrap
                 refusals.append(error)
                 waiting.cancel_scope.cancel()
@@ -135,7 +138,7 @@ def wait_threads(
     else:
         for report in reports:
             show(report.render())
-    if any(report.status not in ("completed", "continued") for report in reports):
+    if any(report.status != "completed" for report in reports):
         sys.exit(EXIT_FAILED)
 
 

@@ -17,7 +17,7 @@ from ryecore.runs.lifecycle import RunLifecycle
 from ryecore.runs.request import check_grace
 from ryecore.state.events import RunEvent
 from ryecore.state.model import Status, ThreadRecord
-from ryecore.state.queue_waits import wait_for_continuation
+from ryecore.state.queue_waits import wait_for_last
 
 __all__ = ["RunHandle", "run_to_result", "start_run", "wait_for_earlier"]
 
@@ -176,15 +176,8 @@ class RunHandle(ABC, Generic[ResultT]):
 
     async def _stored_result(self) -> ResultT:
         """Wait for the end of a run that was started elsewhere, and read its result."""
-        store, follow = self._host.store, self._host.follow_one
-        record = await store.wait(self._run_id, follow=follow)
-        while record.status == "continued":
-            if record.continuation_thread_id is not None:
-                record = await store.wait(record.continuation_thread_id, follow=follow)
-            elif record.awaits_worker:
-                record = await wait_for_continuation(store, record.thread_id)
-            else:
-                break
+        host = self._host
+        record = await wait_for_last(host.store, self._run_id, follow=host.follow_one)
         return await self._read_result(record, await self._spent(record.thread_id))
 
     async def _spent(self, run_id: str) -> Amount:

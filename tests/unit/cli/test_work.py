@@ -47,3 +47,10 @@ def test_a_time_to_end_is_not_negative(run: Run) -> None:
     told = run("node", "work", "--grace", "-1", RYE_STATE="postgresql://db.example/agents")
     assert told.code == 2
     assert "-1" in told.err
+
+
+@pytest.mark.parametrize("command", ["status", "metrics"])
+def test_a_cluster_without_a_state_that_machines_share_is_refused(command: str, run: Run) -> None:
+    told = run("cluster", command)
+    assert told.code == 2
+    assert "Name a state that machines share: --state, or RYE_STATE." in told.err
