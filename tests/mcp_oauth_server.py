@@ -6,7 +6,7 @@ import json
 import secrets
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -28,6 +28,7 @@ class OAuthServer:
         tokens: The access tokens that are valid.
         lasts_s: How long new tokens say that they last.
         denies: Whether the person at the authorization page says no.
+        meeting: Refreshes wait here for each other, if it is set.
     """
 
     def __init__(self) -> None:
@@ -38,6 +39,7 @@ class OAuthServer:
         self.codes: dict[str, str] = {}
         self.lasts_s = 3600
         self.denies = False
+        self.meeting: threading.Barrier | None = None
         self.forms: list[dict[str, str]] = []
 
     def metadata(self, path: str) -> dict[str, Any] | None:
@@ -68,6 +70,9 @@ class OAuthServer:
     def token(self, form: dict[str, str]) -> dict[str, Any] | None:
         self.forms.append(form)
         if form["grant_type"] == "refresh_token":
+            if self.meeting is not None:
+                with suppress(threading.BrokenBarrierError):
+                    self.meeting.wait()
             if form["refresh_token"] not in self.refresh_tokens:
                 return None
             self.refresh_tokens.remove(form["refresh_token"])

@@ -2,9 +2,11 @@
 
 import json
 import subprocess
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -115,6 +117,26 @@ def test_an_expired_token_is_renewed_at_the_servers_own_endpoint_and_kept(
     assert "/register" not in server.seen
     (second,) = server.refresh_tokens
     assert json.loads(token_file(workspace).read_text())["tokens"]["refresh_token"] == second
+
+
+def test_of_two_processes_one_renews_a_token_and_both_use_it(
+    workspace: Workspace, server: OAuthServer, ref: str
+) -> None:
+    server.lasts_s = 1
+    with workspace.sync(authorize=Person()) as rye:
+        assert rye.execute(ref).success
+    server.lasts_s = 3600
+    server.forms.clear()
+    # The first refresh waits so long for a second one, which would fail: a token counts once.
+    server.meeting = threading.Barrier(2, timeout=0.5)
+
+    def call(_: int) -> bool:
+        with workspace.sync() as rye:  # with a connector of its own
+            return rye.execute(ref).success
+
+    with ThreadPoolExecutor(2) as threads:
+        assert [*threads.map(call, range(2))] == [True, True]
+    assert [form["grant_type"] for form in server.forms] == ["refresh_token"]
 
 
 def test_a_person_who_says_no_is_quoted(

@@ -8,11 +8,14 @@ Source: https://modelcontextprotocol.io/specification/2025-11-25/basic/authoriza
 """
 
 import json
+import os
 import time
 from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack, suppress
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+import anyio
 import httpx2
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
 from mcp.client.auth.extensions.client_credentials import (
@@ -44,6 +47,10 @@ OWN_REQUEST: Final = "ryecore_auth"
 
 _EARLY_S: Final = 30.0
 """How long before a token expires it is refreshed: a request takes its time, too."""
+
+_LOCK_PAUSE_S: Final = 0.05
+_LOCKED_S: Final = 30.0
+"""How long another process may take to refresh the tokens."""
 
 
 class Person:
@@ -110,6 +117,16 @@ class _Storage:
 
     def _hide(self, document: dict[str, Any]) -> None:
         self._peer.secrets = {*self._peer.secrets, *secrets_in(document)}
+
+    async def lock(self) -> int | None:
+        """Wait until no other process refreshes; return the descriptor to close, None for none."""
+        with suppress(OSError), anyio.move_on_after(_LOCKED_S):
+            while True:
+                descriptor = self._file.try_lock()
+                if descriptor is not None:
+                    return descriptor
+                await anyio.sleep(_LOCK_PAUSE_S)
+        return None
 
     def _write(self, **changes: object) -> None:
         document = {**self.read(), **changes}
@@ -178,38 +195,58 @@ class KeptAuth(httpx2.Auth):
         The SDK's own flow holds a lock until the response has come, which would let calls wait for
         each other; so it begins only with a response that asks for authorization.
         """
-        context = self._provider.context
-        answer: httpx2.Response | None = None
-        await self._load()
-        if not self._is_fresh() and context.current_tokens is not None:
-            await self._load(again=True)  # another process may have refreshed them
-        if self._is_fresh() or context.current_tokens is None:
-            sent = self._add_token(request)
-            answer = yield request
-            if not _asks(answer):
-                return
-            await self._load(again=True)
-            if context.current_tokens is not None and context.current_tokens.access_token != sent:
-                answer = None  # there are others meanwhile
-        flow = self._provider.async_auth_flow(request)
-        try:
-            outgoing = await anext(flow)
-            while True:
-                if outgoing is request and answer is not None:
-                    response, answer = answer, None
-                else:
-                    if outgoing is not request:
-                        outgoing.extensions = {**outgoing.extensions, OWN_REQUEST: True}
-                    response = yield outgoing
-                if outgoing is request and _asks(response) and not await self._may_ask(response):
+        with ExitStack() as lock:
+            if await self._needs_renewal(lock):
+                answer = None
+            else:
+                sent = self._add_token(request)
+                answer = yield request
+                if not _asks(answer):
                     return
-                outgoing = await flow.asend(response)
-        except StopAsyncIteration:
-            return
-        except (OAuthFlowError, ValidationError) as problem:
-            raise McpError(str(problem), next_step="", server="") from None
-        finally:
-            await flow.aclose()
+                await self._load(again=True)
+                tokens = self._provider.context.current_tokens
+                if tokens is not None and tokens.access_token != sent:
+                    answer = None  # there are others meanwhile
+            flow = self._provider.async_auth_flow(request)
+            try:
+                outgoing = await anext(flow)
+                while True:
+                    if outgoing is request and answer is not None:
+                        response, answer = answer, None
+                    else:
+                        if outgoing is request:
+                            lock.close()  # they are renewed; a call takes its time
+                        else:
+                            outgoing.extensions = {**outgoing.extensions, OWN_REQUEST: True}
+                        response = yield outgoing
+                    is_refused = outgoing is request and _asks(response)
+                    if is_refused and not await self._may_ask(response):
+                        return
+                    outgoing = await flow.asend(response)
+            except StopAsyncIteration:
+                return
+            except (OAuthFlowError, ValidationError) as problem:
+                raise McpError(str(problem), next_step="", server="") from None
+            finally:
+                await flow.aclose()
+
+    async def _needs_renewal(self, lock: ExitStack) -> bool:
+        """Return whether there are tokens that have to be renewed first, locked if so.
+
+        A server may take a refresh token once, so of several processes one uses it.
+        """
+        await self._load()
+        context = self._provider.context
+        if self._is_fresh() or context.current_tokens is None:
+            return False
+        descriptor = await self._storage.lock()
+        if descriptor is not None:
+            lock.callback(os.close, descriptor)
+        await self._load(again=True)  # another process may have refreshed them
+        if self._is_fresh() or context.current_tokens is None:
+            lock.close()
+            return False
+        return True
 
     async def _may_ask(self, response: httpx2.Response) -> bool:
         """Return whether a refusal can be answered by authorization; else it stands.

@@ -3,6 +3,7 @@
 Source: ADR 048; RFC 6749, section 10.3.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -85,6 +86,26 @@ class TokenFile:
             write_atomically(self.path, content, mode=0o600)
         except OSError as problem:
             raise self._unusable(problem.strerror or str(problem)) from None
+
+    def try_lock(self) -> int | None:
+        """Lock the file; return the descriptor to close, None while another process has it.
+
+        Raises:
+            OSError: It can't be locked, as where it isn't there.
+        """
+        while True:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(descriptor), self.path.stat()):
+                    return descriptor
+            except BlockingIOError:
+                os.close(descriptor)
+                return None
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)  # it was replaced meanwhile
 
     def remove(self) -> bool:
         """Remove what is kept; return whether there was anything."""
