@@ -11,10 +11,12 @@ from mcp.shared.exceptions import MCPError
 
 from ryecore.mcp_server import create_server
 from tests.mcp_clients import MODES
+from tests.unit.chain.test_channel import HELPER
 from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
+FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 PIXEL = b"\x89PNG\r\n\x1a\nnot much of an image"
 
 
@@ -141,6 +143,40 @@ And ![inline](shop://style) stays text.
     assert (style.resource.uri, style.resource.text) == ("shop://style", "Be brief.")  # type: ignore[union-attr]
     assert rest.type == "text"
     assert rest.text.startswith("![Missing](shop://none)")
+
+
+ASKS = f"""{HELPER}
+def execute(params, project_path):
+    answer = ask("elicit", message="Who?", requestedSchema={FORM!r})
+    if "error" in answer:
+        raise ValueError(answer["error"])
+    return answer["result"]
+"""
+
+
+@MODES
+async def test_a_resource_of_a_prompt_asks_while_the_request_waits_or_not_at_all(
+    workspace: Workspace, mode: str
+) -> None:
+    workspace.python("a/asks", ASKS, may_ask=["elicit"])
+    workspace.write(
+        "config/mcp/serve.yaml", "templates: [{uri: 'shop://who/{name}', tool: a/asks}]\n"
+    )
+    directive(workspace, "greet", "Greet:\n\n![Whom](shop://who/x)")
+
+    async def answer(*_: Any) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"name": "Ada"})
+
+    async with (
+        workspace.open() as rye,
+        Client(create_server([rye]), mode=mode, elicitation_callback=answer) as client,
+    ):
+        if mode == "legacy":
+            got = await client.get_prompt("greet", {})
+            assert "Ada" in got.messages[-1].content.resource.text  # type: ignore[union-attr]
+        else:  # one request can't continue several calls
+            with pytest.raises(MCPError, match="didn't answer"):
+                await client.get_prompt("greet", {})
 
 
 async def test_a_prompt_hands_out_no_knowledge_that_is_not_granted(workspace: Workspace) -> None:

@@ -9,7 +9,6 @@ from typing import Final
 
 import anyio
 import anyio.to_thread
-from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     PromptsListChanged,
@@ -34,6 +33,8 @@ _LISTS: Final[Mapping[OfferedKind, tuple[ServerEvent, str]]] = {
 }
 _SETTLED_S: Final = 0.05
 """How long nothing changes before clients are told: a checkout changes many files at once."""
+_PATIENCE_S: Final = 5.0
+"""How long a client that doesn't read is waited for."""
 _MAX_FOLDERS: Final = 2_000
 
 _logger = logging.getLogger(__name__)
@@ -64,10 +65,14 @@ class ChangeNotifier:
 
     async def begin(self, uris: Iterable[str]) -> None:
         """Note that clients listen for changes of resources, from now on."""
-        for uri in uris:
+        wanted = tuple(uris)
+        for uri in wanted:  # all before the first wait, so that `end` undoes all of a cancelled one
             self._listened[uri] = self._listened.get(uri, 0) + 1
+        for uri in wanted:
             if uri not in self._known:
-                self._known[uri] = await self._fingerprint(uri)
+                now = await self._fingerprint(uri)
+                if uri in self._listened:
+                    self._known[uri] = now
 
     def end(self, uris: Iterable[str]) -> None:
         """Note that a client listens no more."""
@@ -108,7 +113,7 @@ class ChangeNotifier:
             if before[kind] != after[kind]:
                 await self.bus.publish(event)
                 for peer in self._peers:
-                    await _notify(peer.session, method)
+                    await _notify(getattr(peer.session, method))
         if before["knowledge"] != after["knowledge"]:
             await self._tell_updates()
         return after
@@ -116,13 +121,13 @@ class ChangeNotifier:
     async def _tell_updates(self) -> None:
         for uri in [*self._listened]:
             now = await self._fingerprint(uri)
-            if now == self._known.get(uri):
+            if now == self._known.get(uri) or uri not in self._listened:
                 continue
             self._known[uri] = now
             await self.bus.publish(ResourceUpdated(uri))
             for peer in self._peers:
                 if uri in peer.subscribed:
-                    await peer.session.send_resource_updated(uri)
+                    await _notify(partial(peer.session.send_resource_updated, uri))
 
     async def _lists(self) -> Mapping[OfferedKind, object]:
         kinds: tuple[OfferedKind, ...] = ("tool", "directive", "knowledge")
@@ -157,6 +162,10 @@ def _below(top: str) -> Iterable[str]:
         )
 
 
-async def _notify(session: ServerSession, method: str) -> None:
-    send: Callable[[], Awaitable[None]] = getattr(session, method)
-    await send()
+async def _notify(send: Callable[[], Awaitable[None]]) -> None:
+    """Notify one client; one that is gone, or doesn't read, doesn't hold up the others."""
+    try:
+        with anyio.move_on_after(_PATIENCE_S):
+            await send()
+    except Exception:  # of the client's connection alone
+        _logger.exception("A client can't be told of a change")

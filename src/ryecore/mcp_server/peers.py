@@ -4,7 +4,7 @@ Since 2026 a client listens by a request of its own, and says the level with eac
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, get_args
 
 from attrs import define, field
@@ -18,13 +18,14 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-__all__ = ["LEVELS", "Peer", "Peers", "send_log", "wants_level"]
+__all__ = ["LEVELS", "MAX_SUBSCRIPTIONS", "Peer", "Peers", "send_log", "wants_level"]
 
 LEVELS: Final[tuple[LoggingLevel, ...]] = get_args(LoggingLevel)
 """The levels of log messages, the least severe first."""
 
 _MAX_PEERS: Final = 1024
-_MAX_SUBSCRIPTIONS: Final = 10_000
+MAX_SUBSCRIPTIONS: Final = 10_000
+"""How many resources a client may subscribe to."""
 
 
 @define(eq=False)
@@ -46,6 +47,8 @@ class Peers:
     """The clients, by their connection; the one that was silent longest is forgotten first."""
 
     def __init__(self) -> None:
+        self.on_forget: Callable[[Peer], None] = lambda _: None
+        """Called with each client that is forgotten."""
         self._peers: OrderedDict[tuple[int, str], Peer] = OrderedDict()
 
     def __iter__(self) -> Iterator[Peer]:
@@ -60,7 +63,7 @@ class Peers:
         if peer is None:
             peer = self._peers[key] = Peer(ctx.session)
             while len(self._peers) > _MAX_PEERS:
-                self._peers.popitem(last=False)
+                self.on_forget(self._peers.popitem(last=False)[1])
         peer.session = ctx.session
         self._peers.move_to_end(key)
         return peer
@@ -68,14 +71,16 @@ class Peers:
     def subscribe(self, ctx: ServerRequestContext[Any, Any], uri: str) -> bool:
         """Note that a client wants to hear of a resource; False where it has too many."""
         peer = self.of(ctx)
-        if peer is None or (len(peer.subscribed) >= _MAX_SUBSCRIPTIONS):
+        if peer is None or (len(peer.subscribed) >= MAX_SUBSCRIPTIONS):
             return False
         peer.subscribed.add(uri)
         return True
 
-    def forget(self, lifespan: object) -> list[Peer]:
-        """Forget the clients of a transport that has ended, and return them."""
-        return [self._peers.pop(key) for key in [*self._peers] if key[0] == id(lifespan)]
+    def forget(self, lifespan: object) -> None:
+        """Forget the clients of a transport that has ended."""
+        for key in [*self._peers]:
+            if key[0] == id(lifespan):
+                self.on_forget(self._peers.pop(key))
 
 
 def _key(ctx: ServerRequestContext[Any, Any]) -> tuple[int, str]:

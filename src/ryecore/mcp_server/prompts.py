@@ -189,7 +189,8 @@ class Prompts:
                     context = planned.directive_plan.context
             return found, done, context
 
-        found, done, context = await self._runner.run(ctx, params, work)
+        # One request makes the calls of all resources in it, too: none of them can be continued.
+        found, done, context = await self._runner.run(ctx, params, work, parks=False)
         before, after = (*context.system, *context.before), context.after
         messages = [
             *[one async for one in self._knowledge(entry.project, before)],
@@ -226,7 +227,7 @@ class Prompts:
         for line in _EMBED.finditer(text):
             if any(line[0].strip() in str(value) for value in inputs.values()):
                 continue
-            contents = await self._resources.contents(ctx, params, line["target"])
+            contents = await self._resources.contents(ctx, params, line["target"], parks=False)
             if not contents:
                 continue  # the line stays text
             if before := text[begin : line.start()].strip():

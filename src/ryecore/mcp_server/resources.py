@@ -142,9 +142,11 @@ class Resources:
         return ReadResourceResult(contents=[*contents])
 
     async def contents(
-        self, ctx: ServerRequestContext[Any, Any], params: Any, uri: str
+        self, ctx: ServerRequestContext[Any, Any], params: Any, uri: str, *, parks: bool = True
     ) -> tuple[Contents, ...]:
         """Return the contents of a resource; none where there is no such resource.
+
+        `parks` says whether its tool may ask a client since 2026, as in `CallRunner.run`.
 
         Raises:
             RyeError: It doesn't verify, or its tool can't run.
@@ -156,7 +158,7 @@ class Resources:
         for one in self.tool_templates():
             values = UriTemplate.parse(one.declared.uri).match(uri)
             if values is not None:
-                return await self._made(one, values, ctx, params, uri)
+                return await self._made(one, values, ctx, params, uri, parks=parks)
         return ()
 
     async def entry(self, uri: str) -> Entry | None:
@@ -224,6 +226,8 @@ class Resources:
         ctx: ServerRequestContext[Any, Any],
         params: Any,
         uri: str,
+        *,
+        parks: bool,
     ) -> tuple[Contents, ...]:
         rye = template.project.rye
 
@@ -231,7 +235,7 @@ class Resources:
             schema = await rye.schema(template.ref, ctx=call)
             return await rye.execute(template.ref, _typed(values, schema), ctx=call)
 
-        done = await self._runner.run(ctx, params, work)
+        done = await self._runner.run(ctx, params, work, parks=parks)
         if not done.success:
             why = whole_text(done.error or "The tool failed.")
             raise MCPError(code=INTERNAL_ERROR, message=why)

@@ -16,7 +16,7 @@ from ryecore.mcp_server.approvals import Approvals
 from ryecore.mcp_server.asking import ask_client
 from ryecore.mcp_server.parking import ParkedCall, Parking
 from ryecore.mcp_server.peers import Peers
-from ryecore.mcp_server.reporting import reporting
+from ryecore.mcp_server.reporting import RequestReports, reporting
 from ryecore.policy import CallContext
 from ryecore.policy.reports import Ask
 
@@ -55,6 +55,8 @@ class CallRunner:
         params: InputResponseRequestParams,
         work: Callable[[CallContext], Awaitable[T]],
         more: frozenset[str] = frozenset(),
+        *,
+        parks: bool = True,
     ) -> T:
         """Do the work of a request on behalf of its client, which is told of each step.
 
@@ -66,22 +68,24 @@ class CallRunner:
             params: Its parameters.
             work: What to do.
             more: Capabilities besides the client's.
+            parks: Whether the call may wait for a further request of its client; not where one
+                request makes several calls. Without it a client since 2026 isn't asked.
 
         Raises:
             InputRequired: The client has to call again, with an answer.
             RyeError: From the work.
             MCPError: From the work, or the request continues none.
         """
-        parked: ParkedCall[T] | None = self._parking.take(ctx, params)
+        parked: ParkedCall[T] | None = self._parking.take(ctx, params) if parks else None
         if parked is None:
             self._check_state(params)
-            if not _outlives_request(ctx):
+            if not parks or not _outlives_request(ctx):
                 return await self._run(
                     ctx, params, work, more, partial(ask_client, ctx), lambda _: None
                 )
 
             async def run(parked: ParkedCall[T]) -> T:
-                def note(reports: Any) -> None:
+                def note(reports: RequestReports) -> None:
                     parked.reports = reports
 
                 return await self._run(ctx, params, work, more, parked.ask, note)
@@ -96,7 +100,7 @@ class CallRunner:
         work: Callable[[CallContext], Awaitable[T]],
         more: frozenset[str],
         ask: Ask,
-        note: Callable[[Any], None],
+        note: Callable[[RequestReports], None],
     ) -> T:
         async with reporting(ctx, self._peers) as reports:
             note(reports)

@@ -17,7 +17,7 @@ from mcp_types import (
 )
 
 from ryecore.mcp_server.changes import ChangeNotifier
-from ryecore.mcp_server.peers import Peers
+from ryecore.mcp_server.peers import MAX_SUBSCRIPTIONS, Peers
 from ryecore.mcp_server.resources import Resources, not_found
 
 __all__ = ["Subscriptions"]
@@ -28,6 +28,7 @@ class Subscriptions:
 
     def __init__(self, peers: Peers, notifier: ChangeNotifier, resources: Resources) -> None:
         self._peers = peers
+        peers.on_forget = lambda peer: notifier.end(peer.subscribed)
         self._notifier = notifier
         self._resources = resources
         self._listen = ListenHandler(notifier.bus)
@@ -48,7 +49,7 @@ class Subscriptions:
         peer = self._peers.of(ctx)
         if peer is not None and uri not in peer.subscribed:
             if not self._peers.subscribe(ctx, uri):
-                raise MCPError(code=INVALID_REQUEST, message="There are too many subscriptions.")
+                raise _too_many()
             await self._notifier.begin((uri,))
         return EmptyResult()
 
@@ -67,8 +68,10 @@ class Subscriptions:
     ) -> SubscriptionsListenResult:
         """Tell a client of 2026 of what it asks for, until it closes the request."""
         uris = tuple(params.notifications.resource_subscriptions or ())
-        await self._notifier.begin(uris)
+        if len(uris) > MAX_SUBSCRIPTIONS:
+            raise _too_many()
         try:
+            await self._notifier.begin(uris)
             return await self._listen(ctx, params)
         finally:
             self._notifier.end(uris)
@@ -84,5 +87,8 @@ class Subscriptions:
 
     def forget(self, lifespan: object) -> None:
         """Forget the clients of a transport that has ended."""
-        for peer in self._peers.forget(lifespan):
-            self._notifier.end(peer.subscribed)
+        self._peers.forget(lifespan)
+
+
+def _too_many() -> MCPError:
+    return MCPError(code=INVALID_REQUEST, message="There are too many subscriptions.")
