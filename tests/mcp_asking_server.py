@@ -33,6 +33,22 @@ def call(number: object, params: dict[str, Any]) -> None:
     send(id=number, result={"content": [{"type": "text", "text": json.dumps(said)}]})
 
 
+def flood(number: object) -> None:
+    """Ask twelve questions at once, log the first four answers, and say what all were."""
+    for one in range(12):
+        asked = {"message": f"{one}?", "requestedSchema": FORM}
+        send(id=f"f{one}", method="elicitation/create", params=asked)
+    answers: list[Any] = []
+    for message in messages():
+        if str(message.get("id")).startswith("f"):
+            answers.append(message.get("result") or message.get("error"))
+        if len(answers) == 4:
+            send(method="notifications/message", params={"level": "warning", "data": "four"})
+        if len(answers) == 12:
+            break
+    send(id=number, result={"content": [{"type": "text", "text": json.dumps(answers)}]})
+
+
 def messages() -> Any:
     for line in sys.stdin:
         yield json.loads(line)
@@ -50,12 +66,15 @@ def main() -> None:
                 send(id=message["id"], result=result)
             case "tools/list":
                 tools = [
-                    {"name": name, "inputSchema": {"type": "object"}} for name in ("ask", "can")
+                    {"name": name, "inputSchema": {"type": "object"}}
+                    for name in ("ask", "can", "flood")
                 ]
                 send(id=message["id"], result={"tools": tools})
             case "tools/call" if message["params"]["name"] == "can":
                 text = json.dumps(capabilities)
                 send(id=message["id"], result={"content": [{"type": "text", "text": text}]})
+            case "tools/call" if message["params"]["name"] == "flood":
+                flood(message["id"])
             case "tools/call":
                 call(message["id"], message["params"])
             case "ping":

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from ryecore import CallContext, ExecutionResult
@@ -95,7 +96,7 @@ def test_a_server_that_may_ask_lists_its_tools(workspace: Workspace) -> None:
     tool(workspace)
     with workspace.sync(ask=Host()) as rye:
         listed = rye.execute("tool:mcp/servers/test").raise_for_status()
-    assert [one["name"] for one in listed.data["tools"]] == ["ask", "can"]
+    assert [one["name"] for one in listed.data["tools"]] == ["ask", "can", "flood"]
 
 
 def test_the_refusal_of_a_host_reaches_the_server(workspace: Workspace) -> None:
@@ -105,6 +106,28 @@ def test_the_refusal_of_a_host_reaches_the_server(workspace: Workspace) -> None:
     ref = tool(workspace)
     with workspace.sync(ask=refuse) as rye:
         assert said(rye.execute(ref))["message"] == "Not today."
+
+
+def test_a_server_that_asks_on_and_on_has_eight_questions_open_at_most(
+    workspace: Workspace,
+) -> None:
+    asked: list[str] = []
+    answered = anyio.Event()  # four of the twelve, while the host still thinks
+
+    async def answer(question: ToolQuestion, /) -> Mapping[str, object]:
+        asked.append(question.key)
+        await answered.wait()
+        return {"action": "decline"}
+
+    ref = tool(workspace, "flood")
+    ctx = CallContext(report_sink=lambda _: answered.set())
+    with workspace.sync(ask=answer) as rye:
+        answers = said(rye.execute(ref, ctx=ctx))
+    declined = [one for one in answers if one.get("action") == "decline"]
+    assert len(declined) == len(asked) == 8
+    assert {one["message"] for one in answers if "message" in one} == {
+        "8 questions are open already."
+    }
 
 
 def test_progress_and_logs_are_reports_and_events_of_the_call(workspace: Workspace) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 
-from ryecore.errors import RyeError
+from ryecore.errors import InputError, RyeError
 from ryecore.mcp_client.wire import encode_json, send_frame
 from ryecore.policy.authorization import AuthorizationRequest
 from ryecore.policy.permissions import ASK_KINDS
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Answers"]
 
 T = TypeVar("T")
+_MAX_OPEN_QUESTIONS: Final = 8
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -44,6 +45,7 @@ class Answers:
         self._caller = caller
         self._allowance = ReportAllowance(anyio.current_time())
         self._sending = anyio.Lock()
+        self._open = 0
 
     @property
     def can(self) -> Mapping[str, object]:
@@ -88,13 +90,18 @@ class Answers:
 
     async def _answer(self, question: Mapping[str, Any]) -> None:
         answer: dict[str, object] = {"id": question["id"]}
+        self._open += 1
         try:
+            if self._open > _MAX_OPEN_QUESTIONS:
+                raise InputError(f"{_MAX_OPEN_QUESTIONS} questions are open already.")
             answer["result"] = await self._result(str(question["kind"]), question["params"])
         except RyeError as refusal:
             answer |= {"error": refusal.message, "next_step": refusal.next_step}
         except Exception:
             _logger.exception("A question of an MCP server was not answered")
             answer |= {"error": "The host failed to answer; see its log.", "next_step": ""}
+        finally:
+            self._open -= 1
         with anyio.CancelScope(shield=True):
             async with self._sending:
                 try:

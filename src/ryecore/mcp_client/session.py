@@ -173,11 +173,12 @@ class ServerSession:
         async def send(
             responses: InputResponses | None, state: str | None
         ) -> CallToolResult | InputRequiredResult:
-            answer: CallToolResult | InputRequiredResult = await self._client.call_tool(
+            answer: Any = await self._client.call_tool(
                 name, dict(arguments), self._timeout_s, input_responses=responses,
                 request_state=state, allow_input_required=True, **options,
             )  # fmt: skip
-            return answer
+            taken: CallToolResult | InputRequiredResult = answer  # so allow_input_required has it
+            return taken
 
         result = await send(None, None)
         if isinstance(result, CallToolResult):
