@@ -6,7 +6,7 @@ Source: docs/design/queues.md#runs-of-a-node.
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 from attrs import evolve
@@ -22,9 +22,6 @@ from ryecore.runs.claimed import End, run_claimed
 from ryecore.runs.request import Registered, RunRequest
 from ryecore.state.store import ThreadStore
 from ryecore.state.waiting import run_in_thread
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["QueueTools", "effect_unknown", "kill_call"]
 
@@ -87,8 +84,9 @@ class QueueTools:
         try:
             done = await self._execute()(asked, ctx)
         except CallCancelled:
-            if (await store.registry.get_thread(claimed.run_id)).kill_requested:
-                await kill_call(ctx.call_id, request.ref, request.inputs)
+            with suppress(StateUnreachable):
+                if (await store.registry.get_thread(claimed.run_id)).kill_requested:
+                    await kill_call(ctx.call_id, request.ref, request.inputs)
             raise
         unknown = {"effect_unknown": True} if done.effect_unknown else {}
         return "completed" if done.success else "error", {**done.to_dict(), **unknown}

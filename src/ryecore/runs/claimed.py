@@ -17,6 +17,7 @@ from ryecore.errors import (
     RyeError,
     SpawnFailed,
     StateError,
+    StateUnreachable,
 )
 from ryecore.policy import CancelToken
 from ryecore.runs.request import Registered
@@ -55,24 +56,27 @@ async def run_claimed(
         describe: Returns an error as a result.
     """
     run_id = claimed.run_id
+    problem: Exception | None = None
     async with anyio.create_task_group() as helpers:
         helpers.start_soon(_watch_stop_requests, run_id, store, stop)
         helpers.start_soon(_keep_lease, claimed, store, stop)
         try:
             return await execute()
-        except CallCancelled as error:
-            wished = await store.look(run_id)
-            return "killed" if wished.kill_requested else "cancelled", describe(
-                error.during(item_id)
-            )
-        except _NOTHING_RAN as error:
-            await store.free_start_key(run_id)
-            return "error", describe(error.during(item_id))
-        except RyeError as error:
-            return "error", describe(error.during(item_id))
+        except Exception as error:  # not through the group, which would wrap it
+            problem = error
         finally:
             helpers.cancel_scope.cancel()
-    raise AssertionError("the task group is left by one of the returns above")
+    if not isinstance(problem, RyeError):
+        raise problem or AssertionError("the task group is left by the return above")
+    status: Status = "error"
+    with suppress(StateUnreachable):  # the end counts, also while it can't be told more closely
+        if isinstance(problem, CallCancelled):
+            status = "cancelled"
+            if (await store.look(run_id)).kill_requested:
+                status = "killed"
+        elif isinstance(problem, _NOTHING_RAN):
+            await store.free_start_key(run_id)
+    return status, describe(problem.during(item_id))
 
 
 async def _watch_stop_requests(run_id: str, store: ThreadStore, stop: CancelToken) -> None:
