@@ -376,10 +376,9 @@ async def outcome_of_rows(rye: Rye, run_id: str) -> Outcome:
     Raises:
         StateError: The state can't be reached.
     """
-    last_id: str | None = run_id
-    while last_id is not None:
+    report = await rye.threads.show(run_id)
+    while (last_id := report.record.continuation_thread_id) is not None:
         report = await rye.threads.show(last_id)
-        last_id = report.record.continuation_thread_id
     result = report.result if isinstance(report.result, Mapping) else {}
     outcome = Outcome(_STATUSES.get(report.status, "error"), result)
     if report.record.transcript_head is None:

@@ -64,7 +64,7 @@ class WorkerSpaces:
             StateError: The state can't be reached.
         """
         if run.space is None or run.snapshot is None:
-            raise RuntimeError("Ask whether a node has put it there.")
+            raise RuntimeError("Only the runs of nodes have a space.")
         key = PublicKey.from_pem(run.space.caller_key)
         caller = Caller(key, max_bytes=_NO_BOUND_BYTES, trust=run.space.trust)
         handed, content = self._own.cluster.handed, self._content.of(caller)

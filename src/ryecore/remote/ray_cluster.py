@@ -153,7 +153,7 @@ class RayCluster:
     def runners(self) -> dict[str, Resources]:
         """Return what each run takes that has an actor, also one that waits for room, by its id."""
         with self._failures("can't be reached"):
-            list_actors: Callable[..., list[Mapping[str, str]]] = ray.util.list_named_actors
+            list_actors: Callable[..., Any] = ray.util.list_named_actors
             found = list_actors(all_namespaces=True)
         return dict(read_runner_name(one["name"]) for one in found if one["namespace"] == NAMESPACE)
 
