@@ -345,6 +345,7 @@ class SyncRemotes(_Runs[Remotes]):
 class SyncCluster(_Runs[Cluster]):
     """The workers of a shared state, with calls that block: `rye.cluster` of a `SyncRye`."""
 
+    check = blocking(Cluster.check)
     status = blocking(Cluster.status)
 
 

@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -119,6 +120,8 @@ async def test_a_run_is_cancelled_while_it_waits_and_while_it_runs(
         await waits.cancel()
         with anyio.fail_after(5):
             assert (await waits.result()).ended == "cancelled"
+        shown = (await rye.threads.show(waits.thread_id)).render().plain()
+        assert "✗ directive:acme/work  error" in shown
         workers.start()
         runs = await rye.start("directive:acme/work", target="remote:queue")
         with anyio.fail_after(30):
@@ -132,6 +135,7 @@ async def test_the_status_shows_queues_workers_leases_and_rates(
     planned: PlannedWorkspace, state: str, workers: Workers
 ) -> None:
     workers.start("--concurrency", "1", "--rate", "3/600s", "--metrics", "127.0.0.1:0")
+    checks = partial(rye_command, planned, "remote", "check")
     url = next(line.split()[-1] for line in workers.said if "serves" in line)
     async with planned.open(state=state) as rye:
         first, _ = [await rye.start("directive:acme/work", target="remote:queue") for _ in range(2)]
@@ -142,6 +146,7 @@ async def test_the_status_shows_queues_workers_leases_and_rates(
         metrics = await anyio.to_thread.run_sync(rye_command, planned, "cluster", "metrics")
         show = ("threads", "show", first.thread_id)
         thread = await anyio.to_thread.run_sync(rye_command, planned, *show)
+        checked = await anyio.to_thread.run_sync(checks, "queue")
         with await anyio.to_thread.run_sync(urlopen, url) as answer:
             served = answer.read().decode()
         planned.allow("work")
@@ -155,6 +160,11 @@ async def test_the_status_shows_queues_workers_leases_and_rates(
     assert 0 < worker.run_lease_s <= 60
     assert worker.worker_id in shown
     assert "queue   default" in thread
+    assert checked.startswith("✓ queue  is a queue of this state\n  default  1 waiting")
+    assert worker.worker_id in checked
+    planned.workspace.environ["RYE_STATE"] = f"{state}_else"
+    other = await anyio.to_thread.run_sync(checks, "queue")
+    assert "and this Rye's state is" in other
     assert "1 of 3 begun in 600 s" in shown
     for text in (metrics, served):
         assert 'ryecore_queue_waiting_runs{queue="default"} 1\n' in text

@@ -133,7 +133,9 @@ async def test_runs_that_wait_end_once_the_cluster_lacks_what_they_take(
                 await anyio.to_thread.run_sync(ray_cluster.kill_node)
             ends = [await one.result() for one in (lost, waiting)]
     for done in ends:
-        assert "No node of the Ray cluster gpu has 1 spot (0)" in str(done.error)
+        assert "No node of the Ray cluster gpu has 1 spot: the closest has 0 spot" in str(
+            done.error
+        )
         assert "ray status" in str(done.error)
     assert (planned.root / "marks").read_text() == "once\n"
     # A node that comes later isn't given what has ended.

@@ -12,6 +12,7 @@ from attrs import asdict, field
 
 from ryecore.convert.prometheus import Sample, render_metrics
 from ryecore.display.text import Rendered, StyledText, counted, duration, status_mark
+from ryecore.errors import InputError
 from ryecore.frozen import frozen
 from ryecore.runs.tasks import Running
 from ryecore.state.owners import is_lost
@@ -223,6 +224,37 @@ class Cluster:
                 )
             )
         return ClusterStatus(tuple(queues), workers)
+
+    async def check(self, target: str = "remote") -> ClusterStatus:
+        """Check that a remote is a queue of this Rye's state; return it with its workers.
+
+        Args:
+            target: `remote` or `remote:NAME`.
+
+        Returns:
+            The queue and its workers; without queues where no worker and no run has used it.
+
+        Raises:
+            RyeError: The remote is unknown, isn't a queue, or is one of another state.
+            StateError: The state can't be reached.
+            MissingExtra: The extra dbos isn't installed.
+        """
+
+        async def check() -> ClusterStatus:
+            remote = self._remote.read().find(target)
+            if remote.kind != "queue":
+                raise InputError(
+                    f"The remote {remote.name} isn't a queue.",
+                    next_step=f"Check it: rye remote check {remote.name}",
+                )
+            _, name = await run_in_thread(self._remote.queued.place, remote)
+            found = await self._status()
+            return ClusterStatus(
+                tuple(one for one in found.queues if one.name == name),
+                tuple(one for one in found.workers if one.queue == name),
+            )
+
+        return await self._running.run("cluster", check)
 
     async def queue(self) -> RunQueue:
         """Return the queues of this Rye's state, as a worker uses them.

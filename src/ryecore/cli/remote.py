@@ -4,10 +4,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from ryecore.actions.cluster import ClusterStatus
 from ryecore.actions.remotes import ClusterCheck, RemoteCheck
 from ryecore.cli.groups import HintedGroup
 from ryecore.cli.opening import with_project
@@ -271,8 +273,11 @@ def remove(name: str, in_project: bool, project_path: str, as_json: bool) -> Non
     )
 
 
-async def _check(target: str, rye: Rye) -> RemoteCheck | ClusterCheck:
-    if rye.remotes.kind_of(target) == "ray":
+async def _check(target: str, rye: Rye) -> RemoteCheck | ClusterCheck | ClusterStatus:
+    kind = rye.remotes.kind_of(target)
+    if kind == "queue":
+        return await rye.cluster.check(target)
+    if kind == "ray":
         return await rye.remotes.check_cluster(target)
     return await rye.remotes.check(target)
 
@@ -289,8 +294,27 @@ def _show_cluster(found: ClusterCheck, *, as_json: bool) -> None:
     text.line(status_mark("ok"), *head)
     for node in found.nodes:
         shown = {name: has for name, has in node.items() if not name.startswith("node:")}
-        text.line(("  node  ", "dim"), "  ".join(f"{has:g} {name}" for name, has in shown.items()))
+        text.line(("  node  ", "dim"), "  ".join(starmap(_amount, shown.items())))
     show(text)
+
+
+def _show_queue(name: str | None, found: ClusterStatus, *, as_json: bool) -> None:
+    if as_json:
+        show_json({"status": "success", **found.to_dict()})
+        return
+    has_workers = any(one.is_alive for one in found.workers)
+    text = StyledText()
+    text.line(
+        status_mark("ok" if has_workers else "problem"),
+        (name or "the default remote", "strong"),
+        "  is a queue of this state" + ("" if has_workers else "; no worker runs what it gets"),
+    )
+    text.add(found.render(), "  ")
+    show(text)
+
+
+def _amount(name: str, has: float) -> str:
+    return f"{byte_size(int(has)) if name.endswith('memory') else f'{has:g}'} {name}"
 
 
 @remote.command("check")
@@ -300,12 +324,16 @@ def _show_cluster(found: ClusterCheck, *, as_json: bool) -> None:
 def check(name: str | None, project_path: str, as_json: bool) -> None:
     """Check that a node can be reached, has its key, and accepts yours.
 
-    Without NAME, that is the default remote. A Ray cluster must have what each run takes.
+    Without NAME, that is the default remote. A Ray cluster must have what each run takes. A queue
+    is shown with its load and its workers.
     """
     target = _target(name)
     found = with_project(project_path, partial(_check, target))
     if isinstance(found, ClusterCheck):
         _show_cluster(found, as_json=as_json)
+        return
+    if isinstance(found, ClusterStatus):
+        _show_queue(name, found, as_json=as_json)
         return
     status, at = found.status, found.remote
     if as_json:

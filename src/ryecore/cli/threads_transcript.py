@@ -115,7 +115,9 @@ def _started(payload: Mapping[str, Any], _: str) -> _Rendered:
         if isinstance(value, int | float)
     )
     head = [("▸ started ", "id"), (_text(payload.get("directive")), "strong")]
-    return [*head, (f"  {_text(payload.get('model'))}", "dim")], f"limits: {shown}" if shown else ""
+    model = payload.get("model")  # None for a run on a node, whose model that one chooses
+    about = [] if model is None else [(f"  {_text(model)}", "dim")]
+    return [*head, *about], f"limits: {shown}" if shown else ""
 
 
 def _resumed(payload: Mapping[str, Any], kind: str) -> _Rendered:

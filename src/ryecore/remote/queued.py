@@ -102,7 +102,7 @@ class QueuedRuns:
             RyeError: The item, its inputs or the queue can't be used; nothing is in the queue.
         """
         remote = self._remotes().find(request.target)
-        state, name = self._place(remote)
+        state, name = self.place(remote)
         is_directive = request.ref.kind == "directive"
         is_graph = request.graph.digest is not None and remote.kind == "ray"
         if request.collect or not (is_directive or is_graph):
@@ -190,8 +190,12 @@ class QueuedRuns:
         if lost:
             await run_in_thread(self._ray(remote).send_again, lost)
 
-    def _place(self, remote: Remote) -> tuple[PostgresAddress, str]:
-        """Return the state and the queue of a remote, which must be this Rye's own state."""
+    def place(self, remote: Remote) -> tuple[PostgresAddress, str]:
+        """Return the state and the queue of a remote, which must be this Rye's own state.
+
+        Raises:
+            ConfigError: It is another state.
+        """
         queue = remote.settings.queue
         if remote.kind == "ray":
             if self._state is None:

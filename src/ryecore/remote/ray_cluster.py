@@ -134,9 +134,11 @@ class RayCluster:
         if short is None:
             return None
         wanted = with_default(resources)
-        shown = ", ".join(f"{wanted[name]:g} {name} ({has:g})" for name, has in short.items())
+        shown = ", ".join(f"{wanted[name]:g} {name}" for name in short)
+        closest = ", ".join(f"{has:g} {name}" for name, has in short.items())
         return RemoteError(
-            f"No node of the Ray cluster {self._remote.name} has {shown}.",
+            f"No node of the Ray cluster {self._remote.name} has {shown}: the closest has "
+            f"{closest}.",
             next_step="Add a node that has it, or change the remote's resources; see what there "
             "is: ray status",
             remote=self._remote.name,

@@ -400,7 +400,7 @@ def render_thread(
     if isinstance(result, Mapping) and "directive" in result:
         _add_outcome(text, result)
     elif isinstance(result, Mapping):
-        text.add(render_result(dict(result)), "  ")
+        text.add(render_result({"item_id": record.item_id, **result}), "  ")
     return text
 
 

@@ -5,6 +5,8 @@ import signal
 
 import pytest
 
+from ryecore.cli.threads_transcript import record_lines
+from ryecore.state.events import RunEvent
 from tests.graphs import graph
 from tests.thread_deps import DEPS, furnish
 from tests.unit.cli.conftest import Run, start
@@ -47,6 +49,12 @@ def test_a_transcript_is_printed_for_people_and_for_programs(run: Run) -> None:
     assert only.count("checkpoint") == only.count("\n") > 1
     refused = run("threads", "transcript", thread_id, "--types", "banana")
     assert (refused.code, "cognition_out" in refused.err) == (2, True)
+
+
+def test_the_start_of_a_run_on_a_node_which_chooses_the_model_names_none() -> None:
+    started = {"directive": "acme/sum", "model": None, "limits": {"turns": 4}}
+    first = record_lines(RunEvent("thread", 0.0, "thread_started", started)).plain().splitlines()[0]
+    assert first.endswith("started acme/sum")
 
 
 def test_a_transcript_leaves_out_requests_that_were_repeated_for_a_shorter_answer(
