@@ -79,7 +79,8 @@ class McpServers:
         Args:
             server: The id of a server's item, such as `mcp/servers/time`; a command line such as
                 `uvx mcp-server-time`; or a URL of streamable HTTP.
-            only: What the server calls the tools that are wanted; by default all of them.
+            only: What the server calls the tools that are wanted; by default those that are pinned
+                already or, where none is, all that it declares.
             options: The options of `ToolDef.from_item`, such as `needs_approval`.
 
         Raises:
