@@ -44,6 +44,9 @@ _LEAST_WIDTH: Final = 40
 _MOST_NAME: Final = 28
 _MAX_NODES: Final = 500
 _MOST_STATE: Final = 40
+_MOST_ERRORS: Final = 3
+"""The number of ignored errors that are shown."""
+
 _MOST_STEPS: Final = 12
 _LEAST_MS: Final = 50
 """The shortest duration that is shown, in milliseconds."""
@@ -331,6 +334,10 @@ def _add_run_head(text: StyledText, run: "RunView", width: int) -> None:
         facts.append(("resumed", [("by ", "dim"), (run.followed_by, "id")]))
     if run.error:
         facts.append(("error", [(main_line(run.error), "bad")]))
+    for one in run.errors[:_MOST_ERRORS]:
+        facts.append(("ignored", [f"{one.node}: ", (main_line(one.message), "warn")]))
+    if len(run.errors) > _MOST_ERRORS:
+        facts.append(("", [(f"and {len(run.errors) - _MOST_ERRORS} more: --json", "dim")]))
     if run.problem:
         facts.append(("unread", [(run.problem, "warn")]))
     if run.node is not None and run.ended:

@@ -1,6 +1,7 @@
 """The result of a graph's run."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from attrs import field
 from typing_extensions import override
@@ -8,7 +9,15 @@ from typing_extensions import override
 from ryecore.agent.outcome import NodeFailure
 from ryecore.chain.model import ExecutionResult
 from ryecore.display.sanitize import to_one_line
-from ryecore.display.text import StyledText, brief, counted, dollars, status_mark, status_words
+from ryecore.display.text import (
+    StyledText,
+    brief,
+    counted,
+    dollars,
+    main_line,
+    status_mark,
+    status_words,
+)
 from ryecore.errors import ToolFailed
 from ryecore.frozen import frozen
 from ryecore.graph.model import Graph
@@ -26,6 +35,9 @@ __all__ = [
     "make_result",
     "status_of",
 ]
+
+_MOST_ERRORS: Final = 3
+"""The number of ignored errors that are shown."""
 
 
 @frozen(kw_only=True, repr=False)
@@ -91,6 +103,10 @@ class GraphResult(ExecutionResult):
         if self.suppressed:
             count = counted(self.suppressed, "error")
             text.line("  ", (f"{count} passed over", "warn"))
+            for one in self.errors[:_MOST_ERRORS]:
+                text.line((f"    {one.node}: ", "dim"), brief(main_line(one.message)))
+            if self.suppressed > _MOST_ERRORS:
+                text.line((f"    … more: rye graph show {self.run_id} --json", "dim"))
         if self.total != Amount():
             spend = dollars(self.total.spend_microcents)
             text.line("  ", (f"{counted(self.total.tokens, 'token')}, {spend}", "dim"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, field
 
+from ryecore.agent.outcome import NodeFailure
 from ryecore.display.text import Rendered, StyledText
 from ryecore.errors import BudgetNotRegistered, StateError
 from ryecore.frozen import frozen
@@ -18,6 +19,7 @@ from ryecore.graph.model import AgentVertex, Graph
 from ryecore.graph.projection import NodeStatus, RunProjection, RunStatus
 from ryecore.graph.rendering import render_run
 from ryecore.graph.resume import outcome_options, unknown_members
+from ryecore.graph.schedule import write_failure
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.events import RunEvent
 from ryecore.state.model import ThreadRecord, ThreadRecords
@@ -59,6 +61,7 @@ class RunView(Rendered):
         unknown_members: The indexes of the foreach's members whose outcome is unknown.
         only: The single node that it ran; empty where it ran the graph.
         followed_by: The run that resumes it; None for none.
+        errors: The first hundred of the ignored errors.
         cost: The money and the tokens that it and all below it have used.
         graph: Its graph as it is now; None where that can't be loaded.
         is_changed: Whether the graph has changed since the run began.
@@ -75,6 +78,7 @@ class RunView(Rendered):
     unknown_members: tuple[int, ...] = ()
     only: str = ""
     followed_by: str | None = None
+    errors: tuple[NodeFailure, ...] = ()
     cost: Amount = NOTHING
     graph: Graph | None = None
     is_changed: bool = False
@@ -164,6 +168,7 @@ class RunView(Rendered):
             "node": self.node,
             "steps": self.steps,
             "error": self.error,
+            "errors": [write_failure(one) for one in self.errors],
             "created_at": record.created_at,
             "completed_at": record.completed_at,
             "parent_id": record.parent_id,
@@ -265,6 +270,7 @@ async def load_run_view(store: "ThreadStore", run_id: str) -> tuple[RunView, Rec
         checkpoints=tuple(dict.fromkeys(steps)),
         only=str(started.get("only") or ""),
         followed_by=await _follower(store, run_id),
+        errors=() if position is None else position.errors,
         cost=await _cost(store, run_id),
         problem=problem,
     )

@@ -124,6 +124,25 @@ def test_a_run_can_go_on_by_itself(run: Run, flow: str) -> None:
     assert run("graph", "run", flow, "n=1", "--async", "--limit", "turns=1").code == 2
 
 
+def test_errors_that_were_ignored_are_named(workspace: Workspace, run: Run) -> None:
+    workspace.python("acme/pick", "def execute(params, project):\n    return {'a': 1}[params['n']]")
+    nodes = {
+        "each": {
+            "type": "foreach",
+            "over": ["a", "b", "c", "d", "e"],
+            "as": "n",
+            "action": {"item_id": "tool:acme/pick", "params": {"n": "${n}"}},
+        }
+    }
+    ref = graph(workspace, nodes, permissions=("rye.execute.tool.acme.*",), on_error="continue")
+    ran = run("graph", "run", ref).out
+    shown = run("graph", "show", re.findall(r"run (\S+)", ran)[0]).out
+    assert "4 errors passed over\n    each[1]: KeyError: 'b'\n    each[2]: KeyError: 'c'" in ran
+    assert "--json" in ran
+    assert "ignored each[1]: KeyError: 'b'" in shown
+    assert "and 1 more: --json" in shown
+
+
 def test_one_node_runs_with_a_state_that_is_given(run: Run, flow: str) -> None:
     done = run("graph", "step", flow, "done", "n=1", "--state", '{"n": 7}')
     assert done.code == 0, done.err
