@@ -147,6 +147,11 @@ class ChangeNotifier:
                     found += _below(str(space.folder(kind)))
         # For a folder that isn't there yet, the one above it.
         existing = [one for one in dict.fromkeys(found) if Path(one).is_dir()]
+        if len(existing) > _MAX_FOLDERS:
+            left = len(existing) - _MAX_FOLDERS
+            _logger.warning(
+                "changes in %d folders of items aren't noticed: there are too many", left
+            )
         return existing[:_MAX_FOLDERS]
 
 
