@@ -2,7 +2,8 @@
 
 import base64
 import hashlib
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import anyio
 import mcp_types as types
@@ -17,6 +18,10 @@ from mcp.shared.subscriptions import (
 )
 
 from ryecore.mcp_server import create_server
+from ryecore.mcp_server.catalog import Catalog, OfferOptions
+from ryecore.mcp_server.changes import ChangeNotifier
+from ryecore.mcp_server.peers import Peers
+from ryecore.mcp_server.subscriptions import Subscriptions
 from tests.mcp_clients import MODES, stdio
 from tests.workspace import Workspace
 
@@ -236,6 +241,60 @@ async def test_a_client_of_2026_listens_for_what_it_wants(workspace: Workspace) 
 
 
 # Log messages
+
+
+async def test_what_changes_before_the_server_watches_is_told(workspace: Workspace) -> None:
+    path = workspace.write("knowledge/acme/tides.md", "Twice a day.\n")
+    async with workspace.open() as rye:
+        catalog = Catalog([rye], frozenset({"rye.*"}), OfferOptions())
+
+        async def stamp(_: str) -> object:
+            return path.read_text()
+
+        notifier = ChangeNotifier(catalog, Peers(), stamp)
+        await notifier.begin((TIDES,))
+        path.write_text("Once a day.\n")
+        told = anyio.Event()
+        notifier.bus.subscribe(lambda event: event == ResourceUpdated(TIDES) and told.set())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(notifier.run)
+            with anyio.fail_after(10):
+                await told.wait()
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_client_that_leaves_while_it_begins_to_listen_is_forgotten(
+    workspace: Workspace,
+) -> None:
+    asked: list[str] = []
+
+    async def stamp(uri: str) -> object:
+        asked.append(uri)
+        await anyio.sleep_forever()
+
+    async with workspace.open() as rye:
+        catalog = Catalog([rye], frozenset({"rye.*"}), OfferOptions())
+        notifier = ChangeNotifier(catalog, Peers(), stamp)
+        subscriptions = Subscriptions(Peers(), notifier, cast("Any", None))
+        wanted = types.SubscriptionFilter(resource_subscriptions=[TIDES, "shop://other"])
+        params = types.SubscriptionsListenRequestParams(notifications=wanted)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(subscriptions.listen, cast("Any", None), params)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        assert asked == [TIDES]
+        asked.clear()
+        async with anyio.create_task_group() as tasks:
+            watching = anyio.Event()
+            tasks.start_soon(partial(notifier.run, watching=watching.set))
+            await watching.wait()
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        assert asked == []
+        many = types.SubscriptionFilter(resource_subscriptions=[f"a:{n}" for n in range(10_001)])
+        params = types.SubscriptionsListenRequestParams(notifications=many)
+        with pytest.raises(MCPError, match="too many subscriptions"):
+            await subscriptions.listen(cast("Any", None), params)
 
 
 @MODES

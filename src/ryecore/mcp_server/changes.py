@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -63,7 +63,7 @@ class ChangeNotifier:
         self._known: dict[str, object] = {}
         self._running = anyio.Lock()
 
-    async def begin(self, uris: Iterable[str]) -> None:
+    async def begin(self, uris: Sequence[str]) -> None:
         """Note that clients listen for changes of resources, from now on."""
         wanted = tuple(uris)
         for uri in wanted:  # all before the first wait, so that `end` undoes all of a cancelled one
@@ -92,6 +92,7 @@ class ChangeNotifier:
 
     async def _run(self, watching: Callable[[], None]) -> None:
         seen = await self._lists()
+        is_first = True
         while True:
             folders = await anyio.to_thread.run_sync(self._folders)
             try:
@@ -99,6 +100,9 @@ class ChangeNotifier:
                     watching()
                     # What changed before the watch began, or a folder that was new meanwhile.
                     seen = await self._tell(seen)
+                    if is_first:  # or before the lists were read
+                        await self._tell_updates()
+                        is_first = False
                     await watcher.changed()
                     while await watcher.changed(_SETTLED_S):
                         pass

@@ -39,6 +39,7 @@ from ryecore.chain.model import ExecutionResult
 from ryecore.errors import RyeError
 from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
+from ryecore.lillux.digests import sha256_hex
 from ryecore.mcp_server.approvals import InputRequired
 from ryecore.mcp_server.catalog import Catalog, Entry, ServedProject
 from ryecore.mcp_server.content import content_blocks, plain_json
@@ -189,9 +190,10 @@ class Resources:
         if entry is None:
             return None
         try:
-            return await self.knowledge(entry)
+            contents = await self.knowledge(entry)
         except RyeError as error:
             return error.message
+        return sha256_hex(contents.model_dump_json().encode())  # the content may be large
 
     def tool_templates(self) -> tuple[ToolTemplate, ...]:
         """Return the templates of tools that the client may execute."""
