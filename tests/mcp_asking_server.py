@@ -1,6 +1,7 @@
 """An MCP server of 2025-11-25 that reports and asks while a call runs, written without the SDK."""
 
 import json
+import math
 import sys
 from typing import Any
 
@@ -23,6 +24,9 @@ def call(number: object, params: dict[str, Any]) -> None:
     """Report, ask, and say what the answer was."""
     token = (params.get("_meta") or {}).get("progressToken")
     if token is not None:
+        for wrong in ({"progress": math.inf}, {"progress": 0.5, "total": math.nan}):
+            send(method="notifications/progress", params={"progressToken": token, **wrong})
+        send(method="notifications/message", params={"level": "error", "data": [math.nan]})
         told = {"progressToken": token, "progress": 1, "total": 2, "message": "half"}
         send(method="notifications/progress", params=told)
     send(method="notifications/message", params={"level": "warning", "data": {"rows": 7}})

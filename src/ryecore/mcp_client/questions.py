@@ -7,6 +7,7 @@ Source: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/
 """
 
 import json
+import math
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -120,7 +121,11 @@ class Questions:
 
     async def log(self, params: LoggingMessageNotificationParams) -> None:
         """Pass on a log message."""
-        if len(json.dumps(params.data, default=str)) > _MAX_DATA_CHARS:
+        try:
+            text = json.dumps(params.data, allow_nan=False)
+        except (ValueError, RecursionError):  # NaN, which is no JSON, or too deep
+            return
+        if len(text) > _MAX_DATA_CHARS:
             return
         line = _line.get() or (self._lines.find("reports") if self._lines is not None else None)
         await _report(
@@ -134,6 +139,8 @@ class Questions:
         token = _line.set(line)
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            if not all(math.isfinite(one) for one in (progress, total or 0)):
+                return  # it is no JSON, and nobody could pass it on
             said = (message or "")[:_MAX_TEXT_CHARS]
             await _report(line, {"progress": progress, "total": total, "message": said})
 

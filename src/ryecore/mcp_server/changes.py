@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -63,7 +63,7 @@ class ChangeNotifier:
         self._known: dict[str, object] = {}
         self._running = anyio.Lock()
 
-    async def begin(self, uris: Sequence[str]) -> None:
+    async def begin(self, uris: Iterable[str]) -> None:
         """Note that clients listen for changes of resources, from now on."""
         wanted = tuple(uris)
         for uri in wanted:  # all before the first wait, so that `end` undoes all of a cancelled one
