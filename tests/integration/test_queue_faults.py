@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -215,6 +216,21 @@ async def test_a_worker_elsewhere_resumes_what_one_here_began(
         assert done.success, done.error
         assert "is not known" in str(done.text)  # what the tool did that was being called
         assert (await rye.threads.verify(done.thread_id)).ok
+
+
+async def test_a_worker_whose_metrics_or_state_can_not_be_opened_says_so_in_a_few_lines(
+    planned: PlannedWorkspace, state: str
+) -> None:
+    work = partial(rye_command, planned, "node", "work", "--state", state, "--deps", FACTORY)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        told = await anyio.to_thread.run_sync(work, "--metrics", place)
+    assert told.startswith("✗ refused\n")
+    assert place in told
+    threads = planned.workspace.project / ".ai/state/threads"
+    shutil.rmtree(planned.workspace.path("state/keys", "user"))  # now it is another user's
+    told = await anyio.to_thread.run_sync(work)
+    assert told.startswith(f"✗ refused\n  {threads} was made by another user space"), told
 
 
 async def test_a_worker_whose_folder_can_not_be_used_runs_what_it_took_once_it_can(

@@ -113,9 +113,24 @@ async def serve_until_signalled(
                 await serve()
             except RyeError as error:  # which the group would wrap
                 refusal = error
+            except ExceptionGroup as group:  # of tasks that it has started
+                refusal = _first_refusal(group)
+                if refusal is None:
+                    raise
             tasks.cancel_scope.cancel()
     if refusal is not None:
         raise refusal
+
+
+def _first_refusal(group: ExceptionGroup[Exception]) -> RyeError | None:
+    """Return the first error of a group of RyeErrors; None where another error is among them."""
+    refusals, others = group.split(RyeError)
+    if refusals is None or others is not None:
+        return None
+    first: Exception = refusals
+    while isinstance(first, ExceptionGroup):
+        first = first.exceptions[0]
+    return first if isinstance(first, RyeError) else None
 
 
 @contextmanager

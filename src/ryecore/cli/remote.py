@@ -305,7 +305,7 @@ def _show_queue(name: str | None, found: ClusterStatus, *, as_json: bool) -> Non
     has_workers = any(one.is_alive for one in found.workers)
     text = StyledText()
     text.line(
-        status_mark("ok" if has_workers else "problem"),
+        status_mark("ok" if has_workers else "warning"),
         (name or "the default remote", "strong"),
         "  is a queue of this state" + ("" if has_workers else "; no worker runs what it gets"),
     )
