@@ -40,10 +40,7 @@ from ryecore.mcp_client.peer import Peer
 from ryecore.mcp_client.servers import HttpServer, OAuthSetting
 from ryecore.mcp_client.tokens import TokenFile, secrets_in
 
-__all__ = ["OWN_REQUEST", "KeptAuth", "Person", "make_auth"]
-
-OWN_REQUEST: Final = "ryecore_auth"
-"""The extension that marks the requests of the authorization itself."""
+__all__ = ["KeptAuth", "Person", "make_auth"]
 
 _EARLY_S: Final = 30.0
 """How long before a token expires it is refreshed: a request takes its time, too."""
@@ -216,8 +213,6 @@ class KeptAuth(httpx2.Auth):
                     else:
                         if outgoing is request:
                             lock.close()  # they are renewed; a call takes its time
-                        else:
-                            outgoing.extensions = {**outgoing.extensions, OWN_REQUEST: True}
                         response = yield outgoing
                     is_refused = outgoing is request and _asks(response)
                     if is_refused and not await self._may_ask(response):
