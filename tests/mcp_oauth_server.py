@@ -28,6 +28,7 @@ class OAuthServer:
         tokens: The access tokens that are valid.
         lasts_s: How long new tokens say that they last.
         denies: Whether the person at the authorization page says no.
+        token_url: Where tokens are had, if not at this origin.
         meeting: Refreshes wait here for each other, if it is set.
     """
 
@@ -39,6 +40,7 @@ class OAuthServer:
         self.codes: dict[str, str] = {}
         self.lasts_s = 3600
         self.denies = False
+        self.token_url = ""
         self.meeting: threading.Barrier | None = None
         self.forms: list[dict[str, str]] = []
 
@@ -49,7 +51,7 @@ class OAuthServer:
             return {
                 "issuer": self.origin,
                 "authorization_endpoint": f"{self.origin}/authorize",
-                "token_endpoint": f"{self.origin}/oauth/token",
+                "token_endpoint": self.token_url or f"{self.origin}/oauth/token",
                 "registration_endpoint": f"{self.origin}/register",
                 "response_types_supported": ["code"],
                 "code_challenge_methods_supported": ["S256"],

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ryecore.errors import ConfigError, InputError, McpError
+from ryecore.mcp_client.tokens import may_authorize
 from ryecore.results import AuthorizationRequest
 from tests.forking import ROOT, SERVERS, Forked
 from tests.mcp_items import HTTP, mcp_tool, server_item
@@ -137,6 +138,33 @@ def test_of_two_processes_one_renews_a_token_and_both_use_it(
     with ThreadPoolExecutor(2) as threads:
         assert [*threads.map(call, range(2))] == [True, True]
     assert [form["grant_type"] for form in server.forms] == ["refresh_token"]
+
+
+def test_no_code_and_no_secret_goes_over_plain_http(
+    workspace: Workspace, server: OAuthServer, ref: str
+) -> None:
+    server.token_url = "http://tokens.example/token"
+    with workspace.sync(authorize=Person()) as rye, pytest.raises(McpError) as refused:
+        rye.execute(ref)
+    assert "leads to http://tokens.example/token" in str(refused.value)
+    assert "over https alone" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "server_url", "may"),
+    [
+        ("https://auth.example/token", "https://notes.example/mcp", True),
+        ("http://auth.example/token", "https://notes.example/mcp", False),
+        ("http://127.0.0.1:8500/secrets", "https://notes.example/mcp", False),
+        ("https://localhost/token", "https://notes.example/mcp", False),
+        ("http://[::1]:9/token", "http://127.0.0.1:8/mcp", True),
+        ("file:///etc/passwd", "https://notes.example/mcp", False),
+    ],
+)
+def test_a_server_elsewhere_leads_to_nothing_within_this_machine(
+    url: str, server_url: str, may: bool
+) -> None:
+    assert may_authorize(url, server_url) is may
 
 
 def test_a_person_who_says_no_is_quoted(

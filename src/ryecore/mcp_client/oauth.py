@@ -38,7 +38,7 @@ from ryecore.errors import McpError
 from ryecore.mcp_client.host_line import Lines
 from ryecore.mcp_client.peer import Peer
 from ryecore.mcp_client.servers import HttpServer, OAuthSetting
-from ryecore.mcp_client.tokens import TokenFile, secrets_in
+from ryecore.mcp_client.tokens import TokenFile, may_authorize, secrets_in
 
 __all__ = ["KeptAuth", "Person", "make_auth"]
 
@@ -213,6 +213,8 @@ class KeptAuth(httpx2.Auth):
                     else:
                         if outgoing is request:
                             lock.close()  # they are renewed; a call takes its time
+                        else:
+                            self._check(str(outgoing.url))
                         response = yield outgoing
                     is_refused = outgoing is request and _asks(response)
                     if is_refused and not await self._may_ask(response):
@@ -224,6 +226,14 @@ class KeptAuth(httpx2.Auth):
                 raise McpError(str(problem), next_step="", server="") from None
             finally:
                 await flow.aclose()
+
+    def _check(self, url: str) -> None:
+        if not may_authorize(url, self._provider.context.server_url):
+            raise McpError(
+                f"it leads to {url}, and authorization goes over https alone",
+                next_step="",
+                server="",
+            )
 
     async def _needs_renewal(self, lock: ExitStack) -> bool:
         """Return whether there are tokens that have to be renewed first, locked if so.

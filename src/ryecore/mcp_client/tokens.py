@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 from ryecore.errors import ConfigError
 from ryecore.items.files import write_atomically
 
-__all__ = ["TokenFile", "canonical_url", "may_carry_tokens", "secrets_in"]
+__all__ = ["TokenFile", "canonical_url", "may_authorize", "may_carry_tokens", "secrets_in"]
 
 _FOLDER: Final = Path(".ai/state/mcp/tokens")
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -35,6 +35,19 @@ def may_carry_tokens(url: str) -> bool:
     """
     parts = urlsplit(url)
     return parts.scheme == "https" or parts.hostname in _LOOPBACK
+
+
+def may_authorize(url: str, server_url: str) -> bool:
+    """Return whether a server may have requests of its authorization sent to a URL.
+
+    Over TLS; within this machine only for a server there, so that none elsewhere reaches what
+    listens here alone.
+
+    Source: RFC 6749, section 3.2; RFC 9728, section 7.7.
+    """
+    if urlsplit(url).hostname in _LOOPBACK:
+        return urlsplit(server_url).hostname in _LOOPBACK
+    return may_carry_tokens(url)
 
 
 class TokenFile:
