@@ -6,6 +6,7 @@ an image, audio, or an embedded resource. So does the knowledge that its context
 Source: docs/how-to/serve-mcp.md#directives-as-prompts.
 """
 
+import html
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -37,6 +38,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from ryecore.directives.inputs import PLACEHOLDER
 from ryecore.directives.model import ContextSpec
 from ryecore.errors import InputError, ItemError, RyeError
 from ryecore.items.refs import ItemRef
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = ["Prompts"]
 
 _EMBED: Final = re.compile(r"^[ \t]*!\[(?P<alt>[^\]\n]*)\]\((?P<target>[^\s()]+)\)[ \t]*$", re.M)
+_MAX_LINE_CHARS: Final = 4096
 _QUESTION: Final = "inputs"
 _PRIMITIVE: Final = frozenset({"string", "integer", "number", "boolean"})
 _ELICITED: Final = frozenset({"type", "title", "description", "default", "enum", "format"})
@@ -194,7 +197,10 @@ class Prompts:
         before, after = (*context.system, *context.before), context.after
         messages = [
             *[one async for one in self._knowledge(entry.project, before)],
-            *[one async for one in self._body(done.your_directions, inputs, ctx, params)],
+            *[
+                one
+                async for one in self._body(found.item.content, done.your_directions, ctx, params)
+            ],
             *[one async for one in self._knowledge(entry.project, after)],
         ]
         return GetPromptResult(
@@ -214,18 +220,20 @@ class Prompts:
 
     async def _body(
         self,
+        signed: bytes,
         text: str,
-        inputs: Mapping[str, Any],
         ctx: ServerRequestContext[Any, Any],
         params: GetPromptRequestParams,
     ) -> AsyncIterator[ContentBlock]:
         """Yield a text, with each resource that a line of it names in its place.
 
-        Not one that an input names so: only what is signed says which tools make resources here.
+        Not one that inputs have put there: a line of the signed file has to begin it.
         """
         begin = 0
+        lines = _embedding_lines(signed.decode(errors="replace"))
         for line in _EMBED.finditer(text):
-            if any(line[0].strip() in str(value) for value in inputs.values()):
+            row = line[0].strip()
+            if len(row) > _MAX_LINE_CHARS or not any(one.fullmatch(row) for one in lines):
                 continue
             contents = await self._resources.contents(ctx, params, line["target"], parks=False)
             if not contents:
@@ -237,6 +245,16 @@ class Prompts:
             begin = line.end()
         if (rest := text[begin:].strip()) or not begin:
             yield TextContent(type="text", text=rest)
+
+
+def _embedding_lines(signed: str) -> list[re.Pattern[str]]:
+    """Return what each line of a signed file matches that embeds a resource, inputs put in."""
+    lines = [html.unescape(one.strip()) for one in signed.splitlines() if "![" in one]
+    return [
+        re.compile(".*".join(map(re.escape, PLACEHOLDER.sub("\0", one).split("\0"))))
+        for one in lines
+        if one.startswith("![")
+    ]
 
 
 def embedded(contents: Contents) -> ContentBlock:
