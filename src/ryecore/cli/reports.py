@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from ryecore.cli.output import tell
+from ryecore.display.live import can_redraw, size_of
 from ryecore.display.sanitize import to_one_line
 from ryecore.display.text import StyledText, cut
 
@@ -48,10 +49,7 @@ def reports_shown(*, with_progress: bool) -> "Iterator[ReportSink]":
     """Show what tools report for the time of the block, without the messages for debugging."""
     out = sys.stderr
     is_drawn = False
-    if with_progress:
-        from ryecore.display.live import can_redraw, size_of  # noqa: PLC0415 - on terminals alone
-
-        with_progress = can_redraw(out)
+    with_progress = with_progress and can_redraw(out)
 
     def write(text: str) -> None:
         with suppress(OSError, UnicodeEncodeError):
