@@ -23,6 +23,7 @@ from ryecore.graph.live import ProgressLines
 from ryecore.graph.run import GraphRun, GraphService
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import bounded_by, is_cancelled, run_to_end
+from ryecore.runs.handle import watched_result
 from ryecore.runs.request import RunRequest, parse_limits
 from ryecore.state.idempotency import EarlierStart
 from ryecore.threads.result import StartedThread
@@ -34,9 +35,6 @@ __all__ = ["QueuedGraphs"]
 
 _HOMEWARD_S: Final = 5.0
 """How long after its deadline a run may take to end by itself, in seconds."""
-
-_LAST_LOOK_S: Final = 2.0
-"""How long the last lines of a run's progress may take to be written, in seconds."""
 
 
 class QueuedGraphs:
@@ -154,8 +152,6 @@ class QueuedGraphs:
 
 async def _logged(run: GraphRun, path: str) -> ExecutionResult:
     """Wait for a run's end, and write a line for each of its steps meanwhile."""
-    failed: Exception | None = None
-    written = anyio.Event()
 
     async def write() -> None:
         lines = ProgressLines(len(run.graph.nodes))
@@ -163,20 +159,8 @@ async def _logged(run: GraphRun, path: str) -> ExecutionResult:
             line = lines.line(event)
             if line is not None:
                 await anyio.to_thread.run_sync(_append, path, line)
-        written.set()
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(write)
-        try:
-            done = await run.result()
-            with anyio.move_on_after(_LAST_LOOK_S):
-                await written.wait()
-            return done
-        except Exception as error:  # which the group would wrap
-            failed = error
-        finally:
-            tasks.cancel_scope.cancel()
-    raise failed or AssertionError("the task group is left by the return above")
+    return await watched_result(run.result, write)
 
 
 def _append(path: str, line: str) -> None:

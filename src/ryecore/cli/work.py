@@ -7,8 +7,9 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -104,45 +105,45 @@ def work(
 
         place = read_place(metrics)
         serve_metrics = _metrics_server() if metrics is not None else None
-        bounds = QueueBounds(concurrency, total, bound, period_s)
         options: OpenOptions = {**models, "state": address}
 
-        async def run() -> None:
-            stop = anyio.Event()
+        async def serve(stop: anyio.Event) -> None:
+            def open_rye(project: Path) -> Rye:
+                return Rye.open(project, **options)
 
-            async def serve() -> None:
-                def open_rye(project: Path) -> Rye:
-                    return Rye.open(project, **options)
+            async with open_rye(Path(project_path)) as rye:
+                worker = QueueWorker(
+                    rye,
+                    open_rye,
+                    Path(spaces or rye.spaces.user.root / TRAVELLED),
+                    PostgresAddress.parse(address),
+                    queue,
+                    QueueBounds(concurrency, total, bound, period_s),
+                    HostOptions(models.get("agent"), deps, state=address),
+                )
+                async with anyio.create_task_group() as tasks:
+                    if serve_metrics is not None:
+                        tasks.start_soon(serve_metrics, rye, *place, _say_metrics)
+                    left = await worker.serve(stop, grace_s=grace_s, announce=_announce)
+                    if left:
+                        _end_now(left)
+                    tasks.cancel_scope.cancel()
 
-                async with open_rye(Path(project_path)) as rye:
-                    folder = Path(spaces or rye.spaces.user.root / TRAVELLED)
-                    worker = QueueWorker(
-                        rye,
-                        open_rye,
-                        folder,
-                        PostgresAddress.parse(address),
-                        queue,
-                        bounds,
-                        HostOptions(models.get("agent"), deps, state=address),
-                    )
-                    async with anyio.create_task_group() as tasks:
-                        if serve_metrics is not None:
-                            tasks.start_soon(serve_metrics, rye, *place, _say_metrics)
-                        left = await worker.serve(stop, grace_s=grace_s, announce=_announce)
-                        if left:
-                            _end_now(left)
-                        tasks.cancel_scope.cancel()
+        anyio.run(_serve_until_told, serve)
 
-            async def end(number: signal.Signals) -> bool:
-                if stop.is_set():
-                    _end_now(0)
-                _say(f"ryecore ends the worker: {number.name} came")
-                stop.set()
-                return False
 
-            await serve_until_signalled(serve, end)
+async def _serve_until_told(serve: Callable[[anyio.Event], Awaitable[None]]) -> None:
+    """Serve until a signal comes, which sets the event; a second one ends the process at once."""
+    stop = anyio.Event()
 
-        anyio.run(run)
+    async def end(number: signal.Signals) -> bool:
+        if stop.is_set():
+            _end_now(0)
+        _say(f"ryecore ends the worker: {number.name} came")
+        stop.set()
+        return False
+
+    await serve_until_signalled(partial(serve, stop), end)
 
 
 def read_rate(text: str | None) -> tuple[int | None, float]:

@@ -131,10 +131,12 @@ class _Storage:
         self._file.write(document)
 
     async def get_tokens(self) -> OAuthToken | None:
+        """Return the kept tokens; None where there are none."""
         found = self.read().get("tokens")
         return None if found is None else OAuthToken.model_validate(found)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Keep tokens, with when they expire and where they came from."""
         lasts_s = tokens.expires_in
         self._write(
             tokens=tokens.model_dump(mode="json", exclude_none=True),
@@ -143,6 +145,7 @@ class _Storage:
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """Return this client's registration: the configured one, else the kept one."""
         oauth = self._oauth
         if oauth.client_id is not None:
             method = oauth.token_endpoint_auth_method or (
@@ -164,6 +167,7 @@ class _Storage:
         return None if is_elsewhere and client.client_id != oauth.client_metadata_url else client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Keep a registration, without the tokens of an earlier one."""
         # The tokens of another registration are of no use to this one.
         self._write(
             client=client_info.model_dump(mode="json", exclude_none=True),

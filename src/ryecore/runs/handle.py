@@ -19,7 +19,7 @@ from ryecore.state.events import RunEvent
 from ryecore.state.model import Status, ThreadRecord
 from ryecore.state.queue_waits import wait_for_last
 
-__all__ = ["RunHandle", "run_to_result", "start_run", "wait_for_earlier"]
+__all__ = ["RunHandle", "run_to_result", "start_run", "wait_for_earlier", "watched_result"]
 
 ResultT = TypeVar("ResultT", bound=ExecutionResult)
 HandleT = TypeVar("HandleT", bound="RunHandle[Any]")
@@ -225,16 +225,19 @@ async def run_to_result(
 
     async def run() -> ResultT:
         await life.begin()
-        result = await (life.run_chain() if watch is None else _watched(life, watch))
+        result = await (
+            life.run_chain() if watch is None else watched_result(life.run_chain, watch)
+        )
         await host.prune()
         return result
 
     return await host.supervisor.during(host.tasks, run)
 
 
-async def _watched(
-    life: RunLifecycle[Any, ResultT], watch: Callable[[], Awaitable[None]]
+async def watched_result(
+    wait: Callable[[], Awaitable[ResultT]], watch: Callable[[], Awaitable[None]]
 ) -> ResultT:
+    """Wait for a run's result, while a view of it runs, which may still show its end."""
     failed: Exception | None = None
     seen = anyio.Event()
 
@@ -247,7 +250,7 @@ async def _watched(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(look)
         try:
-            result = await life.run_chain()
+            result = await wait()
             with anyio.move_on_after(_LAST_LOOK_S):
                 await seen.wait()
             return result
