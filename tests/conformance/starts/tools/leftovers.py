@@ -205,9 +205,10 @@ def a_database(params):
 
 
 def a_shelf(params):
+    import dbm.dumb  # files of other kinds hold the time when they were made
     import shelve
 
-    json.kept = shelve.open(params["place"] + "/kept")
+    json.kept = shelve.Shelf(dbm.dumb.open(params["place"] + "/kept"))
     json.kept["tide"] = "high"
 
 
