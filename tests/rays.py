@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
+from ryecore.testing.ports import free_port
 from tests.forking import ROOT
 from tests.matrix import IS_SOAK
-from tests.ports import free_port
 from tests.workspace import Workspace
 
 needs_ray = pytest.mark.skipif(

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from ryecore.testing.ports import free_port
 from tests.matrix import IS_SOAK
-from tests.ports import free_port
 
 ROOT = Path(__file__).parents[1]
 KEY, SECRET = "AKIATESTTESTTESTTEST", "s3cr3t-0f-Nobody-0123456789"

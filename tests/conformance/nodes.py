@@ -17,7 +17,7 @@ from ryecore.node.callers import Caller, Callers
 from ryecore.node.identity import NodeIdentity
 from ryecore.serving import listen, serve_app, url_of
 from ryecore.testing.node import Address, CallerGrant
-from tests.ports import free_port
+from ryecore.testing.ports import free_port
 from tests.served_node import served_node
 
 __all__ = ["OwnNode", "mounted_node", "node_process"]

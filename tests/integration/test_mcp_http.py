@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from ryecore.errors import McpToolChanged
+from ryecore.testing.ports import free_port
 from tests.forking import ROOT, SERVERS, Forked
 from tests.matrix import in_turn
 from tests.mcp_items import HTTP, mcp_tool, server_item, why
 from tests.npm import npm_set
-from tests.ports import free_port
 from tests.unit.lillux.system import children
 from tests.workspace import Workspace
 

@@ -15,11 +15,11 @@ import pytest
 from ryecore import CallContext, CancelToken
 from ryecore.errors import CallCancelled, McpError
 from ryecore.lillux import watch
+from ryecore.testing.ports import free_port
 from tests.integration.test_mcp_http import bad_server, pinned, sdk_server, status
 from tests.matrix import IS_SOAK, in_turn
 from tests.mcp_items import HTTP, assert_gone, mcp_tool, pids, server_item, stdio_server, why
 from tests.mcp_server import TOOLS
-from tests.ports import free_port
 
 pytestmark = pytest.mark.usefixtures("forked_connectors")
 

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -20,6 +19,7 @@ from ryecore.policy import CallContext
 from ryecore.runs.queued_run import QueuedSpace
 from ryecore.runs.request import RunRequest
 from ryecore.state.model import RemotePlace
+from ryecore.testing.ports import free_port
 from tests.forking import Forked
 from tests.graphs import adding
 from tests.postgres import needs_dbos, needs_server
@@ -223,8 +223,7 @@ async def test_another_worker_takes_over_what_a_killed_one_ran_for_a_node(
 async def test_a_caller_follows_to_the_end_a_run_whose_node_was_killed_meanwhile(
     planned: PlannedWorkspace, start_worker: StartWorker, state: str
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        settings = f"port: {free.getsockname()[1]}\n"
+    settings = f"port: {free_port()}\n"
     folder, options = planned.root / "node", ("--state", state)
     start_worker()
     async with planned.workspace.open() as rye:

@@ -7,12 +7,14 @@ from ryecore.testing.node.content import ContentCases
 from ryecore.testing.node.events import EventCases
 from ryecore.testing.node.runs import RunCases
 from ryecore.testing.node.wire import Address
+from ryecore.testing.ports import free_port
 
 __all__ = [
     "Address",
     "CallerGrant",
     "NodeConformance",
     "NodeUnderTest",
+    "free_port",
     "run_node_conformance",
 ]
 
