@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ryecore.actions.execute import ExecuteRequest
+from ryecore.actions.request import ExecuteRequest
 from ryecore.actions.settings import WARM_MEMORY_MIB, check_options
 from ryecore.chain.config import HostConfig
 from ryecore.chain.model import ChainTrace, ExecutionResult

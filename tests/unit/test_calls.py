@@ -9,7 +9,7 @@ import pytest
 from attrs import fields
 
 from ryecore import CallContext, Rye, SyncRye, rye_execute, rye_fetch, rye_sign
-from ryecore.actions.execute import ExecuteRequest
+from ryecore.actions.request import ExecuteRequest
 from ryecore.calls import EXECUTE_KEYWORDS, _ExecuteMore, answer
 from ryecore.cli.execute import execute as execute_command
 from ryecore.mcp_server.schemas import INPUT_SCHEMAS
@@ -44,7 +44,7 @@ def _places() -> dict[str, tuple[set[str], set[str]]]:
     per_process = {"timeout_s", "trace"}  # what a model isn't offered
     return {
         "ryecore.sync.SyncRye.execute": (_options(signature(SyncRye.execute).parameters), set()),
-        "ryecore.actions.execute.ExecuteRequest": (
+        "ryecore.actions.request.ExecuteRequest": (
             {one.name for one in fields(ExecuteRequest)}, {"labels"},  # they stand in the context
         ),
         "ryecore.calls.EXECUTE_KEYWORDS": (set(EXECUTE_KEYWORDS.values()), by_person),

@@ -10,7 +10,7 @@ from typing import Final
 import anyio.to_thread
 from attrs import field
 
-from ryecore.actions.execute import ExecuteRequest
+from ryecore.actions.request import ExecuteRequest
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.chain.rendering import render_directive
 from ryecore.chain.trace import Trace

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ryecore.actions.execute import ExecuteAction, ExecuteRequest
+from ryecore.actions.execute import ExecuteAction
+from ryecore.actions.request import ExecuteRequest
 from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext

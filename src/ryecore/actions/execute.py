@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve, field
+from attrs import evolve
 
 from ryecore.actions.approval import check_capability
-from ryecore.actions.matrix import check_cell, check_modes
+from ryecore.actions.request import ExecuteRequest, check_cell, check_modes
 from ryecore.caches import BoundedDict
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult, ValidChain
@@ -24,7 +24,6 @@ from ryecore.errors import (
     InvalidItemId,
     RyeError,
 )
-from ryecore.frozen import frozen
 from ryecore.items.refs import ORCHESTRATOR, ItemRef
 from ryecore.items.spaces import Spaces, named
 from ryecore.lillux.event_loop import need_loop
@@ -43,33 +42,13 @@ if TYPE_CHECKING:
     from ryecore.threads.service import ThreadService
     from ryecore.threads.thread import Thread
 
-__all__ = ["ExecuteAction", "ExecuteRequest"]
+__all__ = ["ExecuteAction"]
 
 _MAX_GRAPHS: Final = 1_000
 _FOREIGN_OPTIONS: Final = {
     "tool": (("model",), "for directives; a tool has no model thread"),
     "directive": (("timeout_s", "output_log"), "for tools; a directive starts no process"),
 }
-
-
-@frozen(slots=False)
-class ExecuteRequest:
-    """The request to execute an item, as its caller passes it; see `Rye.execute`."""
-
-    item: str | ItemRef
-    parameters: Mapping[str, Any] | None = field(default=None, repr=False)
-    dry_run: bool = False
-    target: str = "local"
-    thread: str = "inline"
-    async_: bool = False
-    model: str | None = None
-    limits: "Mapping[str, Any] | Limits | None" = None
-    timeout_s: float | None = None
-    trace: bool = False
-    output_log: str | None = None
-    idempotency_key: str | None = None
-    muted_hooks: frozenset[str] = frozenset()
-    pull: bool = False
 
 
 class ExecuteAction:

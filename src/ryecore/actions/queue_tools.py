@@ -11,7 +11,8 @@ from typing import Final
 import anyio
 from attrs import evolve
 
-from ryecore.actions.execute import ExecuteAction, ExecuteRequest
+from ryecore.actions.execute import ExecuteAction
+from ryecore.actions.request import ExecuteRequest
 from ryecore.errors import CallCancelled, ProcessError, RyeError, StateUnreachable
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import kill_processes

@@ -21,7 +21,7 @@ def free_port() -> int:
     Returns:
         A port from 24,000 to 65,535.
 
-    Source: RFC 6335, section 6 (dynamic ports); ip(7), ip_local_port_range.
+    Source: RFC 6335, section 6.
     """
     dynamic = _RANGE.read_text() if _RANGE.exists() else _DYNAMIC
     least, most = map(int, dynamic.split())

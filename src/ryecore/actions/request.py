@@ -1,22 +1,47 @@
-"""The matrix of supported executions: which item runs where, and how.
+"""The request to execute an item, and the matrix of supported executions.
 
 Source: docs/design/execute.md.
 """
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import field
 
 from ryecore.errors import UnsupportedExecution
+from ryecore.frozen import frozen
+from ryecore.items.refs import ItemRef
 
 if TYPE_CHECKING:
-    from ryecore.actions.execute import ExecuteRequest
+    from ryecore.policy.limits import Limits
 
-__all__ = ["check_cell", "check_modes"]
+__all__ = ["ExecuteRequest", "check_cell", "check_modes"]
 
 _TARGET: Final = re.compile(r"local|remote|remote:[A-Za-z0-9_][A-Za-z0-9_-]*")
 
 
-def check_modes(request: "ExecuteRequest") -> None:
+@frozen(slots=False)
+class ExecuteRequest:
+    """The request to execute an item, as its caller passes it; see `Rye.execute`."""
+
+    item: str | ItemRef
+    parameters: Mapping[str, Any] | None = field(default=None, repr=False)
+    dry_run: bool = False
+    target: str = "local"
+    thread: str = "inline"
+    async_: bool = False
+    model: str | None = None
+    limits: "Mapping[str, Any] | Limits | None" = None
+    timeout_s: float | None = None
+    trace: bool = False
+    output_log: str | None = None
+    idempotency_key: str | None = None
+    muted_hooks: frozenset[str] = frozenset()
+    pull: bool = False
+
+
+def check_modes(request: ExecuteRequest) -> None:
     """Check the modes that don't depend on the item."""
     target, thread = request.target, request.thread
     async_, dry_run = request.async_, request.dry_run

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from ryecore.actions.execute import ExecuteRequest
-from ryecore.actions.matrix import check_cell, check_modes
+from ryecore.actions.request import ExecuteRequest, check_cell, check_modes
 from ryecore.errors import InputError, UnsupportedExecution
 
 FORK_TOOL = "Tools can't be forked"
