@@ -315,6 +315,7 @@ class Database:
     def _close_gate(self) -> None:
         if self._gate >= 0:
             os.close(self._gate)
+            self._gate = -1  # a forked child forks too, and another file may have the number then
 
     def _reopen_if_forked(self) -> None:
         """Open a new connection in a forked child: SQLite's connections don't survive a fork."""

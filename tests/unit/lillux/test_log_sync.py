@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from ryecore.lillux.log_sync import LogSync
+from tests.killing import forked
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +80,4 @@ def test_a_forked_child_syncs_with_threads_of_its_own(tmp_path: Path) -> None:
         return await LogSync(log, mark).is_on_disk()
 
     assert asyncio.run(sync())
-    child = os.fork()
-    if child == 0:
-        os._exit(7 if asyncio.run(sync()) else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert forked(lambda: str(asyncio.run(sync()))) == (0, "True")

@@ -5,6 +5,7 @@ import os
 import re
 import select
 import signal
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -121,13 +122,17 @@ def test_a_host_that_is_killed_takes_spares_and_calls_along(tmp_path: Path) -> N
     reading, writing = os.pipe()
     host = os.fork()
     if not host:  # a host of its own, which is killed
-        template = Template(call)
-        waiting, running = template.spare(), template.spare()
-        running.go()
-        os.read(running._stdout, 3)
-        os.write(writing, f"{waiting.pid} {running.pid} {template.process.pid}".encode())
-        signal.pause()
-    pids = [int(pid) for pid in os.read(reading, 99).split()]
+        try:
+            template = Template(call)
+            waiting, running = template.spare(), template.spare()
+            running.go()
+            os.read(running._stdout, 3)
+            os.write(writing, f"{waiting.pid} {running.pid} {template.process.pid}".encode())
+            signal.pause()
+        finally:  # what fails here would go on with the tests, as their parent does
+            os.write(writing, traceback.format_exc().encode())
+            os._exit(1)
+    pids = [int(pid) for pid in os.read(reading, 9999).decode().split()]
     handles = [os.pidfd_open(pid) for pid in pids]
     os.kill(host, signal.SIGKILL)
     os.waitpid(host, 0)

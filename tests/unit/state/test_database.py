@@ -178,6 +178,33 @@ def test_a_forked_child_opens_its_own(tmp_path: Path) -> None:
     assert total(found) == 12
 
 
+def test_a_fork_of_a_forked_child_closes_no_descriptor_of_others(tmp_path: Path) -> None:
+    found = database(tmp_path)
+    increase(found)
+    child = os.fork()
+    if child == 0:
+        try:
+            # They get the numbers of what the fork has closed.
+            opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(50)]
+            grandchild = os.fork()
+            if grandchild == 0:
+                os._exit(0 if all(map(is_open, opened)) else 1)
+            _, status = os.waitpid(grandchild, 0)
+            os._exit(status >> 8 if all(map(is_open, opened)) else 3)
+        finally:
+            os._exit(2)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    increase(found)
+    assert total(found) == 2
+
+
+def is_open(descriptor: int) -> bool:
+    with suppress(OSError):
+        return bool(os.fstat(descriptor))
+    return False
+
+
 def test_a_child_that_is_forked_while_another_thread_writes_can_write(tmp_path: Path) -> None:
     found = database(tmp_path)
     writing, done = threading.Event(), threading.Event()

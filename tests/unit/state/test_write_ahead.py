@@ -318,12 +318,14 @@ async def test_a_forked_child_syncs_though_its_parent_did_when_it_forked(
         ahead._start_syncing()
         child = os.fork()
         if child == 0:
-            monkeypatch.setattr(ahead, "sync_files", lambda: os._exit(7))
-            ahead._start_syncing()
-            for thread in threading.enumerate():
-                if thread is not threading.current_thread():
-                    thread.join(10)
-            os._exit(1)
+            try:
+                monkeypatch.setattr(ahead, "sync_files", lambda: os._exit(7))
+                ahead._start_syncing()
+                for thread in threading.enumerate():
+                    if thread is not threading.current_thread():
+                        thread.join(10)
+            finally:
+                os._exit(1)
         begun.set()
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
