@@ -155,6 +155,10 @@ class _SyncHandle:
         """Return the runs that it has started, oldest first."""
         return self._call(self._run.children)
 
+    def continuation(self) -> str | None:
+        """Return the id of the run that continues it, the latest; see `Thread.continuation`."""
+        return self._call(self._run.continuation)
+
     def cancel(self) -> None:
         """Ask it, its continuations, and their children to stop. Doesn't wait for their end."""
         self._call(self._run.cancel)

@@ -64,6 +64,11 @@ async def test_a_run_of_a_killed_worker_is_resumed_by_another(
         for text in (*waited, await anyio.to_thread.run_sync(waits)):
             assert text.startswith(f"✓ {last.thread_id}  completed")
         assert (planned.root / "marks").read_text() == "once\n"
+        follow = partial(rye_command, planned, "threads", "transcript", "-f", thread.thread_id)
+        told = await anyio.to_thread.run_sync(follow)
+        assert "» continued" in told
+        assert f"▸ continues from {thread.thread_id}" in told
+        assert "✓ completed" in told
         chain = await rye.threads.list(all=True)
         assert {one.status for one in chain} == {"continued", "completed"}
         assert {one.queue for one in chain} == {"default"}

@@ -7,16 +7,20 @@ from typing import Any, Final
 
 import click
 
-from ryecore.actions.threads import Threads
+from ryecore.actions.threads import ThreadReport, Threads
 from ryecore.cli.opening import with_threads
 from ryecore.cli.options import project_option
 from ryecore.cli.output import errors_shown, show, show_piece
 from ryecore.display.text import Span, StyledText, exact_dollars, status_mark
 from ryecore.errors import InputError
 from ryecore.state.events import RunEvent
+from ryecore.state.model import TERMINAL
 from ryecore.threads.events import RECORD_TYPES
+from ryecore.threads.thread import Thread
 
 __all__ = ["record_lines", "transcript"]
+
+_ENDS: Final = frozenset(f"thread_{status}" for status in TERMINAL)
 
 _FOR_PROGRAMS: Final = frozenset({"token_delta", "model_call", "checkpoint"})
 """The types of records that are shown only if they are named."""
@@ -24,7 +28,12 @@ _FOR_PROGRAMS: Final = frozenset({"token_delta", "model_call", "checkpoint"})
 
 @click.command(short_help="Print a thread's messages and events.")
 @click.argument("thread_id", metavar="ID")
-@click.option("-f", "--follow", is_flag=True, help="Continue until the thread has ended.")
+@click.option(
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Continue until the thread, and those that continue it, have ended.",
+)
 @click.option(
     "--types", metavar="TYPE,...", help="Only these types of records, such as cognition_out,hook."
 )
@@ -38,8 +47,16 @@ def transcript(
         wanted = _types(types, as_json=as_json)
 
         async def print_it(threads: Threads) -> None:
-            thread = await threads.thread(thread_id)
+            one: str | None = thread_id
+            while one is not None:
+                thread = await threads.thread(one)
+                await print_one(threads, thread)
+                one = await thread.continuation() if follow else None
+
+        async def print_one(threads: Threads, thread: Thread) -> None:
+            last = ""
             async for event in thread.events(follow=follow):
+                last = event.type if event.type in _ENDS else last
                 if event.type not in wanted:
                     continue
                 if types is None and not as_json and _is_unsent(event):
@@ -50,6 +67,10 @@ def transcript(
                 lines = record_lines(event)
                 if lines.lines:
                     show(lines)
+            if not last and not as_json:  # programs get records alone
+                end = _end_of(await threads.show(thread.thread_id))
+                if end is not None and end.type in wanted:
+                    show(record_lines(end))
 
         with_threads(project_path, print_it)
 
@@ -66,6 +87,19 @@ def _types(given: str | None, *, as_json: bool) -> frozenset[str]:
             next_step=f"The types are {', '.join(RECORD_TYPES)}.",
         )
     return frozenset(names)
+
+
+def _end_of(report: ThreadReport) -> RunEvent | None:
+    """Return the end of a thread as an event, for a log that lacks it; None while it runs.
+
+    A process that was killed writes no end, and who finds it dead can't always write to its log.
+    """
+    ended_at = report.record.completed_at
+    if ended_at is None:
+        return None
+    payload = {"error": report.error} if report.error else {}
+    at = datetime.fromisoformat(ended_at).timestamp()
+    return RunEvent(report.thread_id, at, f"thread_{report.status}", payload)
 
 
 def _is_unsent(event: RunEvent) -> bool:
@@ -214,10 +248,7 @@ _RENDERERS: Final[Mapping[str, Callable[[Mapping[str, Any], str], _Rendered]]] =
     "hook": _hook,
     "limit_reached": _limit,
     "conversation_compacted": _compacted,
-    **{
-        f"thread_{status}": _ended
-        for status in ("completed", "error", "cancelled", "continued", "killed")
-    },
+    **dict.fromkeys(_ENDS, _ended),
 }
 
 

@@ -17,7 +17,7 @@ from ryecore.runs.lifecycle import RunLifecycle
 from ryecore.runs.request import check_grace
 from ryecore.state.events import RunEvent
 from ryecore.state.model import Status, ThreadRecord
-from ryecore.state.queue_waits import wait_for_last
+from ryecore.state.queue_waits import wait_for_continuation, wait_for_last
 
 __all__ = ["RunHandle", "run_to_result", "start_run", "wait_for_earlier", "watched_result"]
 
@@ -68,6 +68,20 @@ class RunHandle(ABC, Generic[ResultT]):
     async def children(self) -> tuple[ThreadRecord, ...]:
         """Return the runs that it has started, oldest first."""
         return await self._host.registry.list_children(self._run_id)
+
+    async def continuation(self) -> str | None:
+        """Return the id of the run that continues this one, the latest; None where none does.
+
+        Where the worker of a queue's run has died, waits until another worker has resumed it.
+        """
+        record = await self.record()
+        if record.awaits_worker:
+            record = await wait_for_continuation(self._host.store, self._run_id)
+        if record.continuation_thread_id is not None:
+            return record.continuation_thread_id
+        following = await self._host.registry.list_following(self._run_id)
+        resumed = [one.thread_id for one in following if one.chain_root_id is not None]
+        return resumed[-1] if resumed else None
 
     async def result(self) -> ResultT:
         """Wait until the run, and every run that it was handed off to, has ended.

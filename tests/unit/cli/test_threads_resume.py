@@ -51,6 +51,29 @@ def test_a_transcript_is_printed_for_people_and_for_programs(run: Run) -> None:
     assert (refused.code, "cognition_out" in refused.err) == (2, True)
 
 
+def test_a_followed_transcript_ends_with_a_thread_s_end_and_continues_where_it_is_resumed(
+    workspace: Workspace, run: Run
+) -> None:
+    process = start(workspace, *HANG)
+    thread_id = until_asked(workspace, process)
+    follower = start(workspace, "threads", "transcript", "-f", thread_id)
+    assert follower.stdout is not None
+    assert b"started acme/hang" in follower.stdout.readline()
+    process.kill()
+    process.communicate(timeout=60)
+    printed = follower.communicate(timeout=60)[0].decode()
+    assert printed.count("✗ error") == 1, printed
+    assert "ended without recording a result" in printed.splitlines()[-1]
+    resumed = run("threads", "resume", thread_id, "--deps", DEPS, "--limit", "duration_seconds=0.1")
+    assert resumed.code == 1, resumed.err + resumed.out
+    printed = run("threads", "transcript", "-f", thread_id).out
+    assert f"▸ continues from {thread_id}" in printed
+    assert "■ duration_exceeded" in printed
+    assert "continues from" not in run("threads", "transcript", thread_id).out
+    records = run("threads", "transcript", "-f", thread_id, "--json").out.splitlines()
+    assert len({json.loads(one)["thread_id"] for one in records}) == 2
+
+
 def test_the_start_of_a_run_on_a_node_which_chooses_the_model_names_none() -> None:
     started = {"directive": "acme/sum", "model": None, "limits": {"turns": 4}}
     first = record_lines(RunEvent("thread", 0.0, "thread_started", started)).plain().splitlines()[0]
