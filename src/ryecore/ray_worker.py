@@ -24,8 +24,8 @@ import anyio
 import anyio.to_thread
 from attrs import evolve
 
-from ryecore.actions.ray_calls import RayPayload, RayThread
 from ryecore.actions.settings import OBJECTS, STATE, Settings
+from ryecore.actions.targets.ray_calls import RayPayload, RayThread
 from ryecore.errors import InputError, RyeError, StateUnreachable
 from ryecore.host_factory import ENVIRONMENT_FACTORY
 from ryecore.items.paths import user_space_in

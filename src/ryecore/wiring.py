@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from ryecore.actions.maps import Map
     from ryecore.actions.mcp_servers import McpServers, Verify
     from ryecore.actions.pruning import AutomaticPruning
-    from ryecore.actions.remote_parts import RemoteParts
     from ryecore.actions.remotes import Remotes
     from ryecore.actions.search import SearchAction
     from ryecore.actions.sign import SignAction
+    from ryecore.actions.targets.remote_parts import RemoteParts
     from ryecore.actions.threads import Threads
     from ryecore.actions.verify import VerifyAction
     from ryecore.agent.deps import AgentRunnerDeps
@@ -306,7 +306,7 @@ class Parts:
     @cached_property
     def remote(self) -> "RemoteParts":
         """The parts that reach nodes, queues and Ray clusters."""
-        from ryecore.actions.remote_parts import RemoteParts  # noqa: PLC0415
+        from ryecore.actions.targets.remote_parts import RemoteParts  # noqa: PLC0415
 
         return RemoteParts(
             self._settings,

@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from ryecore.actions.queue_runs import QueueRuns
+from ryecore.actions.targets.queue_runs import QueueRuns
 from ryecore.errors import RyeError, StateError, StateUnreachable
 from ryecore.lillux import watch
 from ryecore.state.records import load_run_key

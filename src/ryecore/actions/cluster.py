@@ -20,8 +20,8 @@ from ryecore.state.run_queue import QueueLoad, RunQueue, WorkerRecord
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
-    from ryecore.actions.handed_runs import HandedRuns
-    from ryecore.actions.remote_parts import RemoteParts
+    from ryecore.actions.targets.handed_runs import HandedRuns
+    from ryecore.actions.targets.remote_parts import RemoteParts
     from ryecore.errors import RyeError
     from ryecore.state.object_store import ObjectStore
     from ryecore.state.store import ThreadStore
@@ -262,7 +262,7 @@ class Cluster:
         Raises:
             StateError: It is in the project's folder, or can't be reached.
         """
-        from ryecore.actions.queue_runs import queue_of  # noqa: PLC0415 - the store comes with it
+        from ryecore.actions.targets.queue_runs import queue_of  # noqa: PLC0415 - brings the store
 
         return queue_of(await run_in_thread(self._store))
 

@@ -33,7 +33,7 @@ from ryecore.policy import CallContext
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
     from ryecore.actions.launch import LaunchAction
-    from ryecore.actions.remote_parts import RemoteParts
+    from ryecore.actions.targets.remote_parts import RemoteParts
     from ryecore.policy.execution import Executions, Operation
     from ryecore.policy.limits import Limits
     from ryecore.remote.config import Remote

@@ -14,7 +14,7 @@ from ryecore.items.spaces import Space, Spaces
 from ryecore.runs.tasks import Running
 
 if TYPE_CHECKING:
-    from ryecore.actions.remote_parts import RemoteParts
+    from ryecore.actions.targets.remote_parts import RemoteParts
     from ryecore.lillux.keys import PublicKey
     from ryecore.remote.config import Remote
     from ryecore.remote.plan import PushPlan
@@ -318,7 +318,7 @@ class Remotes:
                     f"The remote {remote.name} isn't a Ray cluster.",
                     next_step=f"Check it as a node: rye remote check {remote.name}",
                 )
-            from ryecore.actions.ray_calls import look_at_cluster  # noqa: PLC0415
+            from ryecore.actions.targets.ray_calls import look_at_cluster  # noqa: PLC0415
 
             began_s = time.monotonic()
             nodes = await look_at_cluster(remote)

@@ -9,7 +9,7 @@ from ryecore.state.model import ThreadRecord, thread_not_found
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
-    from ryecore.actions.remote_parts import RemoteParts
+    from ryecore.actions.targets.remote_parts import RemoteParts
     from ryecore.state.store import ThreadStore
     from ryecore.threads.service import ThreadService
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 import anyio
 from attrs import define, evolve, field
 
-from ryecore.actions.queue_tools import kill_call
 from ryecore.actions.reports import ThreadReport
+from ryecore.actions.targets.queue_tools import kill_call
 from ryecore.errors import (
     CallCancelled,
     ProcessError,

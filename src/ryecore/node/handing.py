@@ -15,7 +15,7 @@ from typing import Final
 import anyio
 from attrs import evolve
 
-from ryecore.actions.handed_runs import HandedRun, HandedRuns
+from ryecore.actions.targets.handed_runs import HandedRun, HandedRuns
 from ryecore.convert.strict import RECORDS
 from ryecore.errors import RyeError, StateUnreachable
 from ryecore.items.refs import ItemRef

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from attrs import evolve
 
-from ryecore.actions.handed_runs import HandedRun
+from ryecore.actions.targets.handed_runs import HandedRun
 from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.frozen import frozen
 from ryecore.graph.run import GraphRun

@@ -10,8 +10,8 @@ from attrs import asdict
 
 from ryecore import CallContext, ItemRef, Rye
 from ryecore.actions.payload import Payload
-from ryecore.actions.ray_calls import RayPayload, RayThread
 from ryecore.actions.settings import OpenOptions, Settings, check_options, check_warm_memory
+from ryecore.actions.targets.ray_calls import RayPayload, RayThread
 from ryecore.errors import ConfigError
 from ryecore.runs.request import RunRequest
 

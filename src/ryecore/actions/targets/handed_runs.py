@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from ryecore.actions.queue_runs import queue_of
+from ryecore.actions.targets.queue_runs import queue_of
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.policy import CallContext
 from ryecore.policy.budget import Amount

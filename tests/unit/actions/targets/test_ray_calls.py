@@ -2,7 +2,7 @@
 
 import pytest
 
-from ryecore.actions.ray_calls import RayPayload, RayThread
+from ryecore.actions.targets.ray_calls import RayPayload, RayThread
 from ryecore.errors import InputError
 
 

@@ -18,10 +18,10 @@ from ryecore.state.lazy_store import LazyThreadStore
 
 if TYPE_CHECKING:
     from ryecore.actions.execute import ExecuteAction
-    from ryecore.actions.handed_runs import HandedRuns
-    from ryecore.actions.queue_runs import QueueRuns
-    from ryecore.actions.queued_graphs import QueuedGraphs
-    from ryecore.actions.ray_calls import RayCalls
+    from ryecore.actions.targets.handed_runs import HandedRuns
+    from ryecore.actions.targets.queue_runs import QueueRuns
+    from ryecore.actions.targets.queued_graphs import QueuedGraphs
+    from ryecore.actions.targets.ray_calls import RayCalls
     from ryecore.graph.run import GraphService
     from ryecore.remote.cluster_waits import ClusterWaits
     from ryecore.remote.config import Remote, RemotesReader
@@ -181,8 +181,8 @@ class RemoteParts:
     @cached_property
     def queue_runs(self) -> "QueueRuns":
         """The runs of queues that this Rye carries out, as a worker."""
-        from ryecore.actions.queue_runs import QueueRuns  # noqa: PLC0415
-        from ryecore.actions.queue_tools import QueueTools  # noqa: PLC0415
+        from ryecore.actions.targets.queue_runs import QueueRuns  # noqa: PLC0415
+        from ryecore.actions.targets.queue_tools import QueueTools  # noqa: PLC0415
 
         tools = QueueTools(self._execute)
         return QueueRuns(self._store.open, self._threads, self._graphs, tools)
@@ -190,21 +190,21 @@ class RemoteParts:
     @cached_property
     def handed(self) -> "HandedRuns":
         """The runs that a node hands to the workers of a queue, at either end."""
-        from ryecore.actions.handed_runs import HandedRuns  # noqa: PLC0415
+        from ryecore.actions.targets.handed_runs import HandedRuns  # noqa: PLC0415
 
         return HandedRuns(lambda: self.queued, self._host)
 
     @cached_property
     def queued_graphs(self) -> "QueuedGraphs":
         """The graphs that the workers of a Ray cluster run."""
-        from ryecore.actions.queued_graphs import QueuedGraphs  # noqa: PLC0415
+        from ryecore.actions.targets.queued_graphs import QueuedGraphs  # noqa: PLC0415
 
         return QueuedGraphs(self._executor, self._graphs, self._store.open, self.enqueue)
 
     @cached_property
     def rays(self) -> "RayCalls":
         """The calls on Ray clusters."""
-        from ryecore.actions.ray_calls import RayCalls  # noqa: PLC0415
+        from ryecore.actions.targets.ray_calls import RayCalls  # noqa: PLC0415
 
         return RayCalls(
             self._settings,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
-from ryecore.actions.queue_tools import QueueTools, effect_unknown, kill_call
+from ryecore.actions.targets.queue_tools import QueueTools, effect_unknown, kill_call
 from ryecore.errors import ProcessError, RyeError, StateError, StateUnreachable, ThreadConflict
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import current_process, kill_processes

@@ -1,0 +1,1 @@
+"""What runs elsewhere: on a node, by a queue's workers, or on a Ray cluster."""
