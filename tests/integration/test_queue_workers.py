@@ -18,6 +18,7 @@ from tests.queue_workers import Workers, rye_command
 from tests.thread_host import COST, PlannedWorkspace
 
 psycopg = pytest.importorskip("psycopg", reason="needs the extra postgres")
+database = pytest.importorskip("ryecore.state.postgres.database")
 pytestmark = [pytest.mark.anyio, needs_server, needs_dbos]
 
 
@@ -35,6 +36,19 @@ async def test_a_worker_runs_what_a_caller_puts_into_its_queue(
         assert (planned.root / "marks").read_text() == "short\n"
     worker.send_signal(signal.SIGTERM)
     assert worker.wait() == 0
+
+
+async def test_a_caller_waits_for_no_run_that_it_began_in_the_same_second(
+    planned: PlannedWorkspace, state: str
+) -> None:
+    shared = database.PostgresDatabase(PostgresAddress.parse(state))
+    async with planned.open(state=state) as rye:
+        first = await rye.start("directive:acme/short", target="remote:queue")
+        with shared.write(first.thread_id) as run, anyio.fail_after(5):  # as its worker does
+            run.execute("SELECT 1").fetchone()  # what was sent before it is done by now
+            second = await rye.start("directive:acme/short", target="remote:queue")
+        assert second.thread_id != first.thread_id
+    shared.close()
 
 
 def test_states_with_long_names_of_schemas_do_not_share_queues() -> None:

@@ -272,6 +272,7 @@ class QueuedRuns:
             evolve(queued.request, start_key=request.start_key),
             ctx.budget_account,
             spawns=spawns,
+            recent=self._host.recent_ids,
             labels=ctx.labels,
             also=lambda record: queue.put(record.thread_id, kept),
         )
