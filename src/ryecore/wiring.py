@@ -277,6 +277,7 @@ class Parts:
     def make_threads(self, running: Running) -> "Threads":
         """Make the interface to the project's threads, for the calls of one Rye."""
         from ryecore.actions.threads import Threads  # noqa: PLC0415
+        from ryecore.actions.tool_runs import ToolRuns  # noqa: PLC0415
 
         return Threads(
             self.store.open_existing,
@@ -284,6 +285,7 @@ class Parts:
             lambda: self.threads,
             self.prune,
             self.remote,
+            ToolRuns(self.store.open, lambda: self.execute),
         )
 
     def make_cluster(self, running: Running) -> "Cluster":

@@ -242,6 +242,19 @@ async def test_a_client_that_cannot_answer_what_a_tool_must_ask_is_refused_first
     assert not (workspace.project / "ran").exists()
 
 
+async def test_what_a_tool_must_ask_holds_from_the_next_call_on(workspace: Workspace) -> None:
+    body = "def execute(params, project):\n    return 'ran'"
+    workspace.python("acme/asks", body, may_ask=["sample"])
+    async with workspace.open() as rye, Client(create_server([rye], tools=["*"])) as client:
+        await client.list_tools()
+        assert text_of(await client.call_tool("acme__asks", {})) == "ran"
+        workspace.python("acme/asks", body, may_ask=["sample"], must_ask=["sample"])
+        with pytest.raises(MCPError, match="sampling"):
+            await client.call_tool("acme__asks", {})
+        workspace.python("acme/asks", body, may_ask=["sample"])
+        assert text_of(await client.call_tool("acme__asks", {})) == "ran"
+
+
 @MODES
 async def test_a_call_is_audited_shows_its_steps_and_ends_when_it_is_cancelled(
     workspace: Workspace, mode: str

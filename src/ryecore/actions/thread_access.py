@@ -10,6 +10,7 @@ from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.actions.targets.remote_parts import RemoteParts
+    from ryecore.actions.tool_runs import ToolRuns
     from ryecore.state.store import ThreadStore
     from ryecore.threads.service import ThreadService
 
@@ -28,12 +29,14 @@ class ThreadAccess:
         service: "Callable[[], ThreadService]",
         prune: Callable[[], Awaitable[None]],
         remote: "RemoteParts",
+        tools: "ToolRuns",
     ) -> None:
         self._store = store
         self._running = running
         self._service = service
         self._prune = prune
         self._remote = remote
+        self._tools = tools
 
     async def _report(
         self,

@@ -165,6 +165,7 @@ class ElementSpec:
         reports: Whether its process gets a channel, for its progress and log messages.
         may_ask: What it may ask its caller by that channel.
         must_ask: Which of these it can't do without.
+        task_support: Whether MCP clients may call it as a task, or have to.
     """
 
     executor_id: str | None = None
@@ -194,6 +195,7 @@ class ElementSpec:
     reports: bool = False
     may_ask: tuple[str, ...] = field(default=(), converter=_strings)
     must_ask: tuple[str, ...] = field(default=(), converter=_strings)
+    task_support: Literal["forbidden", "optional", "required"] = "forbidden"
 
     @property
     def has_channel(self) -> bool:
@@ -308,7 +310,7 @@ _WARM: Final = {
 _AS_DECLARED: Final = (
     "executor_id", "version", "tool_type", "category", "description", "config", "config_schema",
     "file_types", "item_paths", "own_process", "parallel_safe", "output_schema", "hints",
-    "reports", "may_ask", "must_ask",
+    "reports", "may_ask", "must_ask", "task_support",
 )  # fmt: skip
 """The keys that stand in `ElementSpec` as they are declared."""
 
@@ -346,6 +348,7 @@ SPEC_SCHEMA: Final[Mapping[str, object]] = {
         "reports": _FLAG,
         "may_ask": {"type": "array", "items": {"enum": ASK_KINDS}},
         "must_ask": {"type": "array", "items": {"enum": ASK_KINDS}},
+        "task_support": {"enum": ["forbidden", "optional", "required"]},
         "warm": _WARM,
     },
 }

@@ -25,7 +25,7 @@ _PLAIN_KEYS: Final = frozenset({
     "child_constraints", "execution_params", "execution_owner", "native_async", "native_resume",
     "file_types", "transport", "permissions", "warm",
     "parallel_safe", "title", "output_schema", "hints", "reports", "may_ask",
-    "must_ask",
+    "must_ask", "task_support",
 })  # fmt: skip
 # Names that are documented without underscores. Others, such as VERSION, are the author's own.
 _CONSTANTS: Final = frozenset({

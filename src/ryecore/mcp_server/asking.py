@@ -18,7 +18,15 @@ from ryecore.lillux.schema import SchemaValidator
 from ryecore.policy.permissions import AskKind
 from ryecore.policy.reports import ToolQuestion
 
-__all__ = ["ClientRequest", "ask_client", "read_response", "request_of"]
+__all__ = [
+    "ClientRequest",
+    "ClientResponse",
+    "ask_client",
+    "parse_response",
+    "read_response",
+    "request_of",
+    "send_to_client",
+]
 
 ClientRequest: TypeAlias = types.ElicitRequest | types.CreateMessageRequest | types.ListRootsRequest
 ClientResponse: TypeAlias = (
@@ -124,17 +132,43 @@ async def ask_client(
     Raises:
         InputError: The client doesn't offer that, refuses, or answers with something else.
     """
-    session = ctx.session
-    request = request_of(question, session.client_capabilities)
-    kind = _RESULTS[question.kind]
-    is_long = isinstance(request, types.CreateMessageRequest) and request.params.tools is not None
+    request = request_of(question, ctx.session.client_capabilities)
+    return await read_response(question, await send_to_client(ctx, request))
+
+
+async def send_to_client(
+    ctx: ServerRequestContext[Any, Any], request: ClientRequest
+) -> ClientResponse:
+    """Send a request to the client of a request before 2026, and wait for the response.
+
+    Raises:
+        InputError: It refuses, or its response is invalid.
+    """
     try:
-        response: ClientResponse = await session.send_request(
+        response: ClientResponse = await ctx.session.send_request(
             request,
-            kind[-1] if is_long else kind[0],
+            _result_type(request),
             metadata=ServerMessageMetadata(related_request_id=ctx.request_id),
         )
     except (MCPError, NoBackChannelError, ValidationError) as problem:
         why = "its response is invalid" if isinstance(problem, ValidationError) else str(problem)
         raise InputError(f"The MCP client didn't answer: {why}.") from None
-    return await read_response(question, response)
+    return response
+
+
+def parse_response(request: ClientRequest, response: object) -> ClientResponse:
+    """Return a client's response to a request, as it came from the wire.
+
+    Raises:
+        ValidationError: It isn't one to this request.
+    """
+    return _result_type(request).model_validate(response, by_name=False)
+
+
+def _result_type(request: ClientRequest) -> type[ClientResponse]:
+    if isinstance(request, types.ElicitRequest):
+        return types.ElicitResult
+    if isinstance(request, types.ListRootsRequest):
+        return types.ListRootsResult
+    has_tools = request.params.tools is not None
+    return types.CreateMessageResultWithTools if has_tools else types.CreateMessageResult

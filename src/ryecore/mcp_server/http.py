@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ryecore.errors import InputError
 from ryecore.mcp_server.events import EventLog, SessionEvents
+from ryecore.mcp_server.server import ProjectServer
 from ryecore.serving import listen, serve_app, url_of
 
 __all__ = ["serve_http"]
@@ -70,6 +71,8 @@ async def serve_http(
             "Without a token, any web page could run tools here.",
             next_step="Use a token, or name the origins that may call the server.",
         )
+    if token is None and isinstance(server, ProjectServer):
+        server.tasks.has_list = False  # clients can't be told apart
     listening = listen(host, port)
     sessions = _Sessions(
         server,

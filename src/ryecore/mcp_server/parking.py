@@ -22,34 +22,20 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, InputRequiredResult, InputResponseRequestParams
 
 from ryecore.mcp_server.approvals import InputRequired
-from ryecore.mcp_server.asking import ClientRequest, read_response, request_of
+from ryecore.mcp_server.open_questions import OpenQuestions
 from ryecore.mcp_server.reporting import RequestReports
 from ryecore.policy.reports import ToolQuestion
 
-__all__ = ["ParkedCall", "Parking"]
+__all__ = ["SETTLE_S", "ParkedCall", "Parking", "identity_of"]
 
 _MAX_PARKED: Final = 100
 _PARKED_S: Final = 300.0
 """The seconds for which a call waits for its client."""
 
-_SETTLE_S: Final = 0.02
+SETTLE_S: Final = 0.02
 """The time for which further questions are waited for, so that a client gets them together."""
 
 T = TypeVar("T")
-
-
-class _OpenQuestion:
-    """A question, and the client's response once it has come."""
-
-    def __init__(self, question: ToolQuestion, request: ClientRequest) -> None:
-        self.question = question
-        self.request = request
-        self.response: object = None
-        self.answered = anyio.Event()
-
-    def answer(self, response: object) -> None:
-        self.response = response
-        self.answered.set()
 
 
 class ParkedCall(Generic[T]):
@@ -59,10 +45,8 @@ class ParkedCall(Generic[T]):
         self.identity = identity
         self.reports: RequestReports | None = None
         self._ctx: ServerRequestContext[Any, Any] | None = None
-        self._responses: dict[str, object] = {}
-        self._questions: dict[str, _OpenQuestion] = {}
+        self._questions = OpenQuestions()
         self._scope = anyio.CancelScope()
-        self._changed = anyio.Event()
         self._ended = anyio.Event()
         self._outcome: Callable[[], T] = self._never
 
@@ -78,24 +62,12 @@ class ParkedCall(Generic[T]):
                     self._outcome = lambda: value
         finally:
             self._ended.set()
-            self._changed.set()
+            self._questions.notify()
 
     async def ask(self, question: ToolQuestion, /) -> Mapping[str, object]:
         """Have the client answer a question, now or by its next request."""
         offered = None if self._ctx is None else self._ctx.session.client_capabilities
-        request = request_of(question, offered)
-        key = name = question.key or question.kind
-        while key in self._questions:  # of another tool of the same call
-            key = f"{name}-{secrets.token_hex(4)}"
-        if key in self._responses:
-            return await read_response(question, self._responses.pop(key))
-        self._questions[key] = opened = _OpenQuestion(question, request)
-        self._changed.set()
-        try:
-            await opened.answered.wait()
-        finally:
-            del self._questions[key]
-        return await read_response(question, opened.response)
+        return await self._questions.ask(question, offered)
 
     async def served(
         self, ctx: ServerRequestContext[Any, Any], responses: Mapping[str, object]
@@ -105,21 +77,20 @@ class ParkedCall(Generic[T]):
         A cancelled request ends the call.
         """
         self._scope.deadline = math.inf
-        self._ctx, self._responses = ctx, dict(responses)
+        questions, self._ctx = self._questions, ctx
         if self.reports is not None:
             self.reports.ctx = ctx
-        for key, opened in self._questions.items():
-            if key in self._responses:
-                opened.answer(self._responses.pop(key))
+        questions.early = dict(responses)
+        questions.answer(questions.early)
         try:
             while not self._ended.is_set():
-                self._changed = anyio.Event()
-                if self._waiting():
-                    await anyio.sleep(_SETTLE_S)
-                    if not self._ended.is_set() and (waiting := self._waiting()):
+                changed = questions.changed
+                if questions.waiting():
+                    await anyio.sleep(SETTLE_S)
+                    if not self._ended.is_set() and (waiting := questions.waiting()):
                         return InputRequiredResult(input_requests=waiting)
                     continue
-                await self._changed.wait()
+                await changed.wait()
         except BaseException:
             await self.end()
             raise
@@ -146,13 +117,6 @@ class ParkedCall(Generic[T]):
     def has_ended(self) -> bool:
         """Return whether the call has ended."""
         return self._ended.is_set()
-
-    def _waiting(self) -> dict[str, ClientRequest]:
-        return {
-            key: opened.request
-            for key, opened in self._questions.items()
-            if not opened.answered.is_set()
-        }
 
     def _never(self) -> T:
         raise MCPError(code=INVALID_PARAMS, message="The call was ended: nobody answered in time.")

@@ -7,7 +7,7 @@ from typing import Any, Final
 import anyio
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp_types import NotificationParams, SetLevelRequestParams
+from mcp_types import CallToolRequestParams, NotificationParams, SetLevelRequestParams
 
 from ryecore import __version__
 from ryecore.mcp_server.approvals import Approvals
@@ -21,11 +21,13 @@ from ryecore.mcp_server.resources import Resources
 from ryecore.mcp_server.running import CallRunner, Transport
 from ryecore.mcp_server.schemas import INSTRUCTIONS, INSTRUCTIONS_WITHOUT_VERBS
 from ryecore.mcp_server.subscriptions import Subscriptions
+from ryecore.mcp_server.task_requests import TaskRequests, with_legacy_tasks
+from ryecore.mcp_server.tasks import Tasks
 from ryecore.mcp_server.tools import Tools
 from ryecore.mcp_server.verbs import Verbs
 from ryecore.rye import Rye
 
-__all__ = ["DEFAULT_GRANTS", "create_server", "origins_of"]
+__all__ = ["DEFAULT_GRANTS", "ProjectServer", "create_server", "origins_of"]
 
 DEFAULT_GRANTS: Final = frozenset({"rye.execute.*", "rye.fetch.*", "rye.ask.*"})
 """The capabilities of a client by default."""
@@ -70,7 +72,10 @@ def create_server(
     catalog = Catalog(opened, runner.grants, options)
     for project in catalog.projects:
         project.offer()
-    served = Tools(catalog, Verbs(opened, runner, can_sign=approvals is not None), runner)
+    tasks = Tasks(catalog, runner.grants)
+    verbs_served = Verbs(opened, runner, can_sign=approvals is not None)
+    served = Tools(catalog, verbs_served, runner, tasks)
+    requests = TaskRequests(tasks, served)
     resources = Resources(catalog, runner)
     prompts = Prompts(catalog, runner, resources)
     notifier = ChangeNotifier(catalog, peers, resources.stamp)
@@ -87,14 +92,14 @@ def create_server(
                 tasks.cancel_scope.cancel()
                 subscriptions.forget(transport)
 
-    server = _Server(
+    server = ProjectServer(
+        requests,
         "ryecore",
         version=__version__,
         instructions=INSTRUCTIONS if catalog.has_verbs else INSTRUCTIONS_WITHOUT_VERBS,
         lifespan=lifespan,
         get_tool_input_schema=served.input_schema,
         on_list_tools=served.list,
-        on_call_tool=served.call,
         on_list_resources=resources.list,
         on_list_resource_templates=resources.list_templates,
         on_read_resource=resources.read,
@@ -105,6 +110,9 @@ def create_server(
         on_get_prompt=prompts.get,
         on_completion=Completions(catalog, prompts, resources).complete,
     )
+    # Not as an argument, whose type has no tasks among the results of a call.
+    server.add_request_handler("tools/call", CallToolRequestParams, served.call)
+    requests.add_to(server)
     # As arguments these two would warn that protocols from 2026 on have no such request.
     server.add_request_handler("logging/setLevel", SetLevelRequestParams, subscriptions.set_level)
     server.add_notification_handler(
@@ -123,8 +131,18 @@ def origins_of(projects: Iterable[Rye]) -> frozenset[str]:
     return frozenset(one for rye in projects for one in OfferReader(rye.configs)().allowed_origins)
 
 
-class _Server(Server[Any]):
-    """The SDK's server, which says of every transport that it tells of changed lists."""
+class ProjectServer(Server[Any]):
+    """The SDK's server, which says of every transport that it tells of changed lists.
+
+    Args:
+        tasks: Serves the requests about tasks.
+        name: The server's name.
+        options: Those of the SDK's server.
+    """
+
+    def __init__(self, tasks: TaskRequests, name: str, **options: Any) -> None:
+        super().__init__(name, **options)
+        self.tasks = tasks
 
     def create_initialization_options(
         self,
@@ -136,4 +154,6 @@ class _Server(Server[Any]):
         told = notification_options or NotificationOptions(
             prompts_changed=True, resources_changed=True, tools_changed=True
         )
-        return super().create_initialization_options(told, experimental_capabilities, extensions)
+        made = super().create_initialization_options(told, experimental_capabilities, extensions)
+        capabilities = with_legacy_tasks(made.capabilities, has_list=self.tasks.has_list)
+        return made.model_copy(update={"capabilities": capabilities})

@@ -3,17 +3,16 @@
 Source: docs/how-to/serve-mcp.md#tools-of-their-own.
 """
 
-import json
 import logging
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import anyio.to_thread
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_PARAMS,
+    METHOD_NOT_FOUND,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     CallToolRequestParams,
     CallToolResult,
@@ -24,31 +23,41 @@ from mcp_types import (
     PaginatedRequestParams,
     Tool,
     ToolAnnotations,
+    ToolExecution,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ryecore.chain.model import ExecutionResult, ValidChain
+from ryecore.chain.spec import ElementSpec
 from ryecore.errors import InputError, RyeError
+from ryecore.frozen import frozen
 from ryecore.items.description import describe
 from ryecore.items.refs import ItemRef
-from ryecore.lillux.schema import SchemaValidator
 from ryecore.mcp_server.approvals import InputRequired
 from ryecore.mcp_server.catalog import Catalog, Entry
-from ryecore.mcp_server.content import (
-    error_result,
-    item_result,
-    plain_json,
-    reads_structure,
-    structured_value,
-)
+from ryecore.mcp_server.content import error_result, reads_structure
+from ryecore.mcp_server.outcomes import tool_result
 from ryecore.mcp_server.paging import page_of
 from ryecore.mcp_server.polling import polled
 from ryecore.mcp_server.running import CallRunner
+from ryecore.mcp_server.task_documents import (
+    EXTENSION,
+    FIRST_WITH_TASKS,
+    TaskState,
+    created_document,
+)
+from ryecore.mcp_server.tasks import Tasks
 from ryecore.mcp_server.verbs import VERB_NAMES, Verbs
 from ryecore.policy import CallContext
 from ryecore.tools.items import shape_of
 
-__all__ = ["Tools", "lacked_capabilities", "tool_of"]
+__all__ = [
+    "Tools",
+    "declares_tasks",
+    "lacked_capabilities",
+    "missing_capabilities",
+    "tool_of",
+]
 
 _HINTS: Final = {
     "read_only": "read_only_hint",
@@ -60,19 +69,32 @@ _HINTS: Final = {
 _CAPABILITIES: Final = {"elicit": "elicitation", "sample": "sampling", "roots": "roots"}
 """What a tool asks, and the capability of a client that can answer."""
 
+_EXECUTIONS: Final[Mapping[str, ToolExecution | None]] = {
+    "forbidden": None,
+    "optional": ToolExecution(task_support="optional"),
+    "required": ToolExecution(task_support="required"),
+}
+
 _logger = logging.getLogger(__name__)
+
+
+@frozen
+class CreatedTask:
+    """A call of 2026 that became a task."""
+
+    state: TaskState
 
 
 class Tools:
     """The tools of the server: the verbs, and the signed tools that are offered."""
 
-    def __init__(self, catalog: Catalog, verbs: Verbs, runner: CallRunner) -> None:
+    def __init__(self, catalog: Catalog, verbs: Verbs, runner: CallRunner, tasks: Tasks) -> None:
         self._catalog = catalog
+        self._tasks = tasks
         self._verbs = verbs
         self._runner = runner
         self._seen: object = None
         self._declared: dict[str, tuple[Entry, Tool | None]] = {}
-        self._must_ask: dict[str, tuple[str, ...]] = {}
 
     async def list(
         self, ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams | None
@@ -99,17 +121,17 @@ class Tools:
 
     async def call(
         self, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
-    ) -> CallToolResult | InputRequiredResult:
+    ) -> HandlerResult:
         """Call a tool."""
         async with polled(ctx, self._catalog.poll_after_s):
             done = await self._call(ctx, params)
         if isinstance(done, MCPError):
             raise done
-        return done
+        return created_document(done.state) if isinstance(done, CreatedTask) else done
 
     async def _call(
         self, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
-    ) -> CallToolResult | InputRequiredResult | MCPError:
+    ) -> CallToolResult | InputRequiredResult | CreatedTask | MCPError:
         both = self._catalog.sends_both
         try:
             if params.name in self._verbs.names and self._catalog.has_verbs:
@@ -128,6 +150,26 @@ class Tools:
             _logger.exception("A call of %.200r failed", params.name)
             return error_result("The server failed with an internal error; see its log.")
 
+    async def call_as_task(
+        self, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
+    ) -> CallToolResult | TaskState:
+        """Begin a call of 2025-11-25 as a task; what is wrong with it is an error result.
+
+        Raises:
+            MCPError: There is no such tool, or it can't be called as a task.
+        """
+        try:
+            entry = (await self._catalog.entries("tool", VERB_NAMES)).get(params.name)
+            if entry is None:
+                raise _no_task(params.name, "can't be called as a task")
+            spec = (await entry.project.rye.trace(entry.ref)).chain.head.spec
+            if spec.task_support == "forbidden":
+                raise _no_task(params.name, "can't be called as a task")
+            check_client(entry.ref, spec, ctx)
+            return await self._tasks.create(entry, spec, ctx, params)
+        except RyeError as error:
+            return error_result(error)
+
     async def _execute(
         self,
         entry: Entry,
@@ -135,8 +177,12 @@ class Tools:
         params: CallToolRequestParams,
         *,
         both: bool,
-    ) -> CallToolResult:
-        await self._check_client(entry, ctx)
+    ) -> CallToolResult | CreatedTask:
+        spec = (await entry.project.rye.trace(entry.ref)).chain.head.spec  # as it is now
+        check_client(entry.ref, spec, ctx)
+        if spec.task_support != "forbidden" and declares_tasks(ctx):
+            return CreatedTask(await self._tasks.create(entry, spec, ctx, params))
+        _check_without_task(entry.ref, spec, ctx)
 
         async def work(call: CallContext) -> ExecutionResult:
             return await entry.project.rye.execute(entry.ref, params.arguments or {}, ctx=call)
@@ -145,49 +191,14 @@ class Tools:
         if not done.success:
             return error_result(done.error or "The tool failed.", done.data)
         schema = done.chain.head.spec.output_schema if done.chain.elements else None
-        if schema is not None:
-            problem = await _unfit(structured_value(done.data), schema)
-            if problem:
-                return error_result(
-                    f"What {entry.ref} returned doesn't fit its output schema: {problem}"
-                )
-        return item_result(
-            done.data,
-            is_structured=schema is not None,
-            protocol_version=ctx.protocol_version,
-            both=both,
-        )
-
-    async def _check_client(self, entry: Entry, ctx: ServerRequestContext[Any, Any]) -> None:
-        """Refuse a client that can't answer what the tool has to ask.
-
-        Raises:
-            MCPError: It lacks a capability, and its protocol has an error for that.
-            InputError: It lacks a capability.
-        """
-        await self._tool(entry)
-        asked = self._must_ask.get(entry.name, ())
-        lacked = lacked_capabilities(asked, ctx.session.client_capabilities)
-        if not lacked:
-            return
-        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            required = ClientCapabilities.model_validate({name: {} for name in lacked})
-            data = MissingRequiredClientCapabilityErrorData(required_capabilities=required)
-            raise MCPError(
-                code=MISSING_REQUIRED_CLIENT_CAPABILITY,
-                message=f"{entry.ref} needs a client with {' and '.join(lacked)}.",
-                data=data.model_dump(mode="json", by_alias=True, exclude_none=True),
-            )
-        raise InputError(
-            f"{entry.ref} needs a client with {' and '.join(lacked)}.",
-            next_step="Use a client that has it.",
+        return await tool_result(
+            entry.ref, done.data, schema, protocol_version=ctx.protocol_version, both=both
         )
 
     async def _forget_changed(self) -> None:
         seen = await anyio.to_thread.run_sync(self._catalog.fingerprint, "tool")
         if seen is None or seen != self._seen:
             self._declared.clear()
-            self._must_ask.clear()
             self._seen = seen
 
     async def _tool(self, entry: Entry) -> Tool | None:
@@ -199,7 +210,6 @@ class Tools:
         try:
             chain = (await entry.project.rye.trace(entry.ref)).chain
             tool = tool_of(entry.name, entry.ref, chain)
-            self._must_ask[entry.name] = chain.head.spec.must_ask
         except RyeError as error:
             self._catalog.leave_out(str(entry.ref), error)
         self._declared[entry.name] = (entry, tool)
@@ -227,7 +237,72 @@ def tool_of(name: str, ref: ItemRef, chain: ValidChain) -> Tool:
         input_schema={"type": "object", **shape.parameters},
         output_schema=None if schema is None else dict(schema),
         annotations=ToolAnnotations(**hints) if hints else None,
+        execution=_EXECUTIONS[head.spec.task_support],
     )
+
+
+def check_client(ref: ItemRef, spec: ElementSpec, ctx: ServerRequestContext[Any, Any]) -> None:
+    """Refuse a client that can't answer what a tool has to ask.
+
+    Raises:
+        MCPError: It lacks a capability, and its protocol has an error for that.
+        InputError: It lacks a capability.
+    """
+    lacked = lacked_capabilities(spec.must_ask, ctx.session.client_capabilities)
+    if not lacked:
+        return
+    if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        raise missing_capabilities(str(ref), lacked)
+    raise InputError(
+        f"{ref} needs a client with {' and '.join(lacked)}.",
+        next_step="Use a client that has it.",
+    )
+
+
+def declares_tasks(ctx: ServerRequestContext[Any, Any]) -> bool:
+    """Return whether a request is one of 2026 whose client can poll for the result."""
+    offered = ctx.session.client_capabilities
+    if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS or offered is None:
+        return False
+    return EXTENSION in (offered.extensions or {})
+
+
+def missing_capabilities(
+    what: str, names: Iterable[str] = (), extensions: Iterable[str] = ()
+) -> MCPError:
+    """Return the error of 2026 that a client lacks capabilities."""
+    required = ClientCapabilities.model_validate(
+        {
+            **{name: {} for name in names},
+            **({"extensions": {name: {} for name in extensions}} if extensions else {}),
+        }
+    )
+    data = MissingRequiredClientCapabilityErrorData(required_capabilities=required)
+    return MCPError(
+        code=MISSING_REQUIRED_CLIENT_CAPABILITY,
+        message=f"{what} needs a client with {' and '.join([*names, *extensions])}.",
+        data=data.model_dump(mode="json", by_alias=True, exclude_none=True),
+    )
+
+
+def _check_without_task(
+    ref: ItemRef, spec: ElementSpec, ctx: ServerRequestContext[Any, Any]
+) -> None:
+    """Refuse a plain call of a tool that has to be called as a task."""
+    if spec.task_support != "required":
+        return
+    if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        raise missing_capabilities(str(ref), extensions=(EXTENSION,))
+    if ctx.protocol_version == FIRST_WITH_TASKS:
+        raise _no_task(str(ref), "has to be called as a task")
+    raise InputError(
+        f"{ref} has to be called as a task.",
+        next_step=f"Use a client of MCP {FIRST_WITH_TASKS} or newer, with tasks.",
+    )
+
+
+def _no_task(name: str, why: str) -> MCPError:
+    return MCPError(code=METHOD_NOT_FOUND, message=f"{name} {why}.")
 
 
 def lacked_capabilities(
@@ -249,18 +324,3 @@ def _for_protocol(tool: Tool, protocol_version: str) -> Tool:
     if reads_structure(protocol_version) and schema.get("type") == "object":
         return tool
     return tool.model_copy(update={"output_schema": None})
-
-
-@lru_cache(maxsize=256)
-def _validator(schema_json: str) -> SchemaValidator:
-    return SchemaValidator(schema_json)
-
-
-async def _unfit(data: object, schema: Mapping[str, object]) -> str:
-    """Return how data doesn't fit a schema; empty where it fits."""
-    try:
-        validator = _validator(json.dumps(schema))
-    except ValueError as problem:
-        return f"that schema isn't valid: {problem}"
-    failures = await validator.failures_async(json.dumps(plain_json(data)))
-    return "; ".join(f"{one.path or 'it'}: {one.message}" for one in failures[:5])

@@ -1,0 +1,230 @@
+"""Calls of signed tools as tasks, behind the MCP server, for clients of both eras."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import mcp_types as types
+import pytest
+from mcp import Client
+
+from ryecore.mcp_server import create_server
+from tests.mcp_clients import INITIALIZE, http, is_alive
+from tests.mcp_wire import ModernHttp, RpcError, legacy
+from tests.unit.chain.test_channel import HELPER
+from tests.workspace import Workspace
+
+OFFERED = ("--tools", "a/*", "--no-verbs")
+FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+GREETS = f"""{HELPER}
+def execute(params, project_path):
+    answer = ask("elicit", message="Who are you?", requestedSchema={FORM!r})
+    return "Hello " + answer["result"]["content"]["name"]
+"""
+
+
+def waiting(workspace: Workspace, **declared: Any) -> tuple[Path, Path]:
+    """A tool that says its process id by one FIFO, and returns what it reads from another."""
+    pid, release = workspace.project / "pid", workspace.project / "release"
+    for fifo in (pid, release):
+        os.mkfifo(fifo)
+    script = 'echo $$ > "$1/pid"; cat "$1/release"'
+    workspace.shell("a/waits", script, task_support="optional", **declared)
+    return pid, release
+
+
+def ended(client: ModernHttp, task_id: str) -> dict[str, Any]:
+    """The task once it has ended, by its own interval."""
+    for _ in range(200):
+        task = client("tasks/get", taskId=task_id)
+        if task["status"] not in ("working", "input_required"):
+            return task
+        time.sleep(0.05)
+    raise AssertionError(task)
+
+
+def test_a_task_survives_its_server_and_is_found_by_its_client_alone(workspace: Workspace) -> None:
+    pid, release = waiting(workspace)
+    with http(workspace, *OFFERED) as served:
+        task_id = ModernHttp(served.url)("tools/call", name="a__waits", arguments={})["taskId"]
+        pid.read_text()
+    with http(workspace, *OFFERED) as again:
+        client = ModernHttp(again.url)
+        assert client("tasks/get", taskId=task_id)["status"] == "working"
+        release.write_text("done")
+        task = ended(client, task_id)
+        assert task["status"] == "completed"
+        assert '"stdout": "done"' in task["result"]["content"][0]["text"]
+        plain = ModernHttp(again.url, offered={})
+        with pytest.raises(RpcError, match=r"io\.modelcontextprotocol/tasks") as refused:
+            plain("tasks/get", taskId=task_id)
+        assert refused.value.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
+        guessed = task_id.partition(".")[2]
+        for wrong in (f"x.{guessed}", f".{guessed}", task_id[:-1], "nothing"):
+            with pytest.raises(RpcError, match="not found") as unknown:
+                client("tasks/get", taskId=wrong)
+            assert unknown.value.code == types.INVALID_PARAMS
+        with pytest.raises(RpcError, match="mcp-name"):
+            client("tasks/get", "another", taskId=task_id)
+    with (
+        http(workspace, *OFFERED, RYE_MCP_TOKEN="another-token-of-the-tests") as other,
+        pytest.raises(RpcError, match="not found"),
+    ):
+        ModernHttp(other.url, "another-token-of-the-tests")("tasks/get", taskId=task_id)
+
+
+def test_cancelling_a_task_ends_its_processes(workspace: Workspace) -> None:
+    pid, _ = waiting(workspace)
+    with http(workspace, *OFFERED) as served:
+        client = ModernHttp(served.url)
+        task_id = client("tools/call", name="a__waits", arguments={})["taskId"]
+        tool = int(pid.read_text())
+        assert client("tasks/cancel", taskId=task_id).keys() <= {"resultType", "_meta"}
+        assert ended(client, task_id)["status"] == "cancelled"
+        assert not is_alive(tool)
+        client("tasks/cancel", taskId=task_id)  # once more, which does nothing
+
+
+def test_a_client_without_tasks_waits_for_the_same_tool(workspace: Workspace) -> None:
+    workspace.shell("a/t", "echo plain", task_support="optional")
+    workspace.shell("a/needs", "true", task_support="required")
+    with http(workspace, *OFFERED) as served:
+        client = ModernHttp(served.url, offered={})
+        done = client("tools/call", name="a__t", arguments={})
+        assert "plain" in done["content"][0]["text"]
+        with pytest.raises(RpcError) as refused:
+            client("tools/call", name="a__needs", arguments={})
+    assert refused.value.data == {
+        "requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    }
+
+
+def test_a_task_asks_once_and_takes_only_a_response_to_its_question(workspace: Workspace) -> None:
+    workspace.python("a/greets", GREETS, task_support="optional", may_ask=["elicit"])
+    with http(workspace, *OFFERED) as served:
+        client = ModernHttp(served.url)
+        task_id = client("tools/call", name="a__greets", arguments={})["taskId"]
+        while (task := client("tasks/get", taskId=task_id))["status"] == "working":
+            time.sleep(0.02)
+        ((key, request),) = task["inputRequests"].items()
+        assert request["params"]["message"] == "Who are you?"
+        with pytest.raises(RpcError, match="response"):
+            client("tasks/update", taskId=task_id, inputResponses={key: {"roots": []}})
+        answer = {"action": "accept", "content": {"name": "Ada"}}
+        client("tasks/update", taskId=task_id, inputResponses={"other": answer})
+        assert client("tasks/get", taskId=task_id)["status"] == "input_required"
+        client("tasks/update", taskId=task_id, inputResponses={key: answer})
+        assert ended(client, task_id)["result"]["content"][0]["text"] == "Hello Ada"
+
+
+def test_a_client_of_2025_creates_gets_lists_and_cancels_tasks(workspace: Workspace) -> None:
+    pid, _ = waiting(workspace)
+    workspace.shell("a/needs", "exit 3", task_support="required")
+    workspace.shell("a/plain", "true")
+    with legacy(workspace, *OFFERED) as client:
+        offered = client.begin()["capabilities"]
+        assert offered["tasks"] == {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+        assert "extensions" not in offered
+        listed = {one["name"]: one.get("execution") for one in client("tools/list")["tools"]}
+        assert listed == {
+            "a__waits": {"taskSupport": "optional"},
+            "a__needs": {"taskSupport": "required"},
+            "a__plain": None,
+        }
+        for name, more in (("a__needs", {}), ("a__plain", {"task": {}})):
+            with pytest.raises(RpcError) as refused:
+                client("tools/call", name=name, arguments={}, **more)
+            assert refused.value.code == types.METHOD_NOT_FOUND
+        task = client("tools/call", name="a__waits", arguments={}, task={"ttl": 60_000})["task"]
+        assert (task["status"], task["ttl"]) == ("working", None)
+        pid.read_text()
+        failing = client("tools/call", name="a__needs", arguments={}, task={})["task"]["taskId"]
+        done = client("tasks/result", taskId=failing)
+        assert done["isError"]
+        assert done["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": failing}
+        found = {one["taskId"]: one["status"] for one in client("tasks/list")["tasks"]}
+        assert found == {task["taskId"]: "working", failing: "failed"}
+        stopped = client("tasks/cancel", taskId=task["taskId"])
+        assert stopped["status"] == "cancelled"
+        for method in ("tasks/cancel", "tasks/result"):
+            with pytest.raises(RpcError, match="cancel"):
+                client(method, taskId=task["taskId"])
+        with pytest.raises(RpcError, match="cursor"):
+            client("tasks/list", cursor="7:x")
+        with pytest.raises(RpcError, match="Method not found"):
+            client("tasks/update", taskId=failing, inputResponses={})
+    with legacy(workspace, *OFFERED) as again:  # by another process, for the same person
+        again.begin()
+        assert len(again("tasks/list")["tasks"]) == 2
+    with (
+        legacy(workspace, *OFFERED, "--grant", "rye.execute.tool.a.*") as less,
+    ):
+        less.begin()
+        assert less("tasks/list")["tasks"] == []
+
+
+def test_a_client_of_2025_is_asked_while_it_waits_for_a_result(workspace: Workspace) -> None:
+    workspace.python("a/greets", GREETS, task_support="optional", may_ask=["elicit"])
+    asked: list[Any] = []
+
+    def answer(request: Any) -> dict[str, Any]:
+        asked.append(request["params"]["_meta"]["io.modelcontextprotocol/related-task"])
+        return {"action": "accept", "content": {"name": "Ada"}}
+
+    with legacy(workspace, *OFFERED) as client:
+        client.begin()
+        client.answers = answer
+        task_id = client("tools/call", name="a__greets", arguments={}, task={})["task"]["taskId"]
+        while client("tasks/get", taskId=task_id)["status"] == "working":
+            time.sleep(0.02)
+        assert client("tasks/get", taskId=task_id)["status"] == "input_required"
+        done = client("tasks/result", taskId=task_id)
+    assert done["content"][0]["text"] == "Hello Ada"
+    assert asked == [{"taskId": task_id}]
+
+
+def test_older_clients_have_no_tasks(workspace: Workspace) -> None:
+    workspace.shell("a/needs", "true", task_support="required")
+    with legacy(workspace, *OFFERED) as client:
+        client.begin("2025-06-18")
+        with pytest.raises(RpcError, match="Method not found"):
+            client("tasks/list")
+        refused = client("tools/call", name="a__needs", arguments={})
+        assert refused["isError"]
+        assert "has to be called as a task" in refused["content"][0]["text"]
+
+
+def test_nobody_lists_tasks_where_clients_cannot_be_told_apart(workspace: Workspace) -> None:
+    with http(workspace, "--no-auth") as served:
+        began = httpx2.post(
+            served.url, json=INITIALIZE, headers={"Accept": "application/json, text/event-stream"}
+        )
+    assert '"cancel":{}' in began.text
+    assert '"list":{}' not in began.text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_task_here_ends_with_its_transport_and_its_row_says_so(
+    workspace: Workspace,
+) -> None:
+    body = f"{HELPER}\ndef execute(params, project_path):\n    ask('elicit', message='?')\n"
+    ref = workspace.python("a/asks", body, task_support="optional", may_ask=["elicit"])
+    async with workspace.open() as rye:
+        server = create_server([rye], tools=["a/*"], verbs=False)
+
+        async def elicit(_: Any, params: Any) -> types.ElicitResult:
+            raise AssertionError("only tasks/result asks")
+
+        async with Client(server, mode="legacy", elicitation_callback=elicit) as client:
+            await client.session._dispatcher.send_raw_request(
+                "tools/call", {"name": "a__asks", "arguments": {}, "task": {}}, {}
+            )
+            (row,) = await rye.threads.list()
+            assert row.item_id == ref
+        with anyio.fail_after(5):
+            report = await rye.threads.wait(row.thread_id)
+    assert report.status == "cancelled"
