@@ -292,7 +292,7 @@ class Parts:
         """Make the interface to workers and queues, for the calls of one Rye."""
         from ryecore.actions.cluster import Cluster  # noqa: PLC0415
 
-        return Cluster(self.store.open, self.remote, running)
+        return Cluster(self.store, self.remote, running)
 
     def make_remotes(self, running: Running) -> "Remotes":
         """Make the interface to the nodes that the project knows, for the calls of one Rye."""

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 import time
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from ryecore.policy import CallContext
 from ryecore.state.postgres.address import PostgresAddress
+from tests.forking import WORKERS
 from tests.postgres import needs_dbos, needs_server
 from tests.queue_workers import Workers, rye_command
 from tests.thread_host import COST, PlannedWorkspace
@@ -183,6 +185,20 @@ async def test_the_status_shows_queues_workers_leases_and_rates(
     for text in (metrics, served):
         assert 'ryecore_queue_waiting_runs{queue="default"} 1\n' in text
     assert f'ryecore_worker_up{{worker="{worker.worker_id}",queue="default"' in metrics
+
+
+async def test_the_status_is_shown_in_a_folder_without_a_project_and_makes_nothing_there(
+    planned: PlannedWorkspace, state: str, tmp_path: Path
+) -> None:
+    async with planned.open(state=state) as rye:
+        waits = await rye.start("directive:acme/short", target="remote:queue")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    command = ["ryecore.cli", "cluster", "status", "--project", str(elsewhere), "--json"]
+    with planned.fork(*command, stdout=subprocess.PIPE, imported=WORKERS) as process:
+        printed, _ = await anyio.to_thread.run_sync(process.communicate)
+    assert json.loads(printed)["queues"][0]["waiting"] == 1, waits
+    assert list(elsewhere.iterdir()) == []
 
 
 async def test_a_project_travels_to_a_worker_that_has_none(

@@ -4,7 +4,7 @@ Source: docs/design/queues.md.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ryecore.actions.targets.handed_runs import HandedRuns
     from ryecore.actions.targets.remote_parts import RemoteParts
     from ryecore.errors import RyeError
+    from ryecore.state.lazy_store import LazyThreadStore
     from ryecore.state.object_store import ObjectStore
-    from ryecore.state.store import ThreadStore
 
 __all__ = ["METRICS", "Cluster", "ClusterStatus", "QueueStatus", "WorkerStatus"]
 
@@ -179,7 +179,7 @@ class Cluster:
 
     def __init__(
         self,
-        store: "Callable[[], ThreadStore]",
+        store: "LazyThreadStore",
         remote: "RemoteParts",
         running: Running,
     ) -> None:
@@ -197,7 +197,9 @@ class Cluster:
         return await self._running.run("cluster", self._status)
 
     async def _status(self) -> ClusterStatus:
-        queue = await self.queue()
+        from ryecore.actions.targets.queue_runs import queue_of  # noqa: PLC0415 - the store comes with it
+
+        queue = queue_of(await run_in_thread(self._store.read_queue))
         bounds = await run_in_thread(self._remote.queued.bounds)
         loads, records = await queue.load(), await queue.workers()
         now = time.time()
@@ -264,7 +266,7 @@ class Cluster:
         """
         from ryecore.actions.targets.queue_runs import queue_of  # noqa: PLC0415 - brings the store
 
-        return queue_of(await run_in_thread(self._store))
+        return queue_of((await run_in_thread(self._store.open)).queue)
 
     def travelling(self) -> "ObjectStore":
         """Return the objects by which projects travel to workers. It waits for their server.
@@ -272,7 +274,7 @@ class Cluster:
         Raises:
             ConfigError: They are in the project's folder.
         """
-        return self._store().travelling()
+        return self._store.open().travelling()
 
     @property
     def handed(self) -> "HandedRuns":

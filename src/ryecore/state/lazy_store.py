@@ -8,6 +8,8 @@ from ryecore.state.object_places import IN_PROJECT, ObjectPlace
 
 if TYPE_CHECKING:
     from ryecore.state.model import Durability
+    from ryecore.state.run_queue import RunQueue
+    from ryecore.state.sql_tables import SqlTables
     from ryecore.state.store import ThreadStore
 
 __all__ = ["LazyThreadStore"]
@@ -32,6 +34,7 @@ class LazyThreadStore:
         self._lock = Lock()
         self._store: ThreadStore | None = None
         self._removed: list[ThreadStore] = []
+        self._shared_tables: SqlTables | None = None
 
     def open(self) -> "ThreadStore":
         """Return the store of threads, and make its folder if it is missing."""
@@ -83,6 +86,26 @@ class LazyThreadStore:
             )
             return self._store
 
+    def read_queue(self) -> "RunQueue | None":
+        """Return the queues of the state, to be read; None for a state in the project's folder.
+
+        No folder is made: there may be no project here.
+        """
+        if self._state is None:
+            return None
+        from ryecore.state.attestation import AttestedFolder  # noqa: PLC0415
+        from ryecore.state.model import THREADS_FOLDER  # noqa: PLC0415
+        from ryecore.state.open_tables import open_tables  # noqa: PLC0415 - SQLite comes with it
+
+        with self._lock:
+            if self._store is not None:
+                return self._store.queue
+            if self._shared_tables is None:
+                folder = self._project_root / "state" / THREADS_FOLDER
+                place = AttestedFolder(folder, folder)  # which tells this folder's changes alone
+                self._shared_tables = open_tables(place, self._durability, self._state)
+            return self._shared_tables.queue
+
     @property
     def is_open(self) -> bool:
         """Whether a store is open."""
@@ -94,3 +117,5 @@ class LazyThreadStore:
             for store in (*self._removed, self._store):
                 if store is not None:
                     store.close()
+            if self._shared_tables is not None:
+                self._shared_tables.database.close()

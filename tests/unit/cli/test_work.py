@@ -5,6 +5,7 @@ import pytest
 from ryecore.cli.work import read_place, read_rate
 from ryecore.errors import InputError
 from tests.unit.cli.conftest import Run
+from tests.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,10 @@ def test_a_time_to_end_is_not_negative(run: Run) -> None:
 
 
 @pytest.mark.parametrize("command", ["status", "metrics"])
-def test_a_cluster_without_a_state_that_machines_share_is_refused(command: str, run: Run) -> None:
+def test_a_cluster_without_a_state_that_machines_share_is_refused(
+    command: str, run: Run, workspace: Workspace
+) -> None:
     told = run("cluster", command)
     assert told.code == 2
+    assert not workspace.path("state").exists()  # a read makes nothing
     assert "Name a state that machines share: --state, or RYE_STATE." in told.err

@@ -94,7 +94,7 @@ class HandedRuns:
         await store.prepare(run_id)  # its folder, in which changes are told
         async with store.watch(run_id) as watched:
             while True:
-                kept = await queue_of(store).request_of(run_id)
+                kept = await queue_of(store.queue).request_of(run_id)
                 if kept is None or kept.outcome is not None:
                     return "" if kept is None else kept.outcome or ""
                 await watched.changed(LEASE_S)
@@ -116,7 +116,7 @@ class HandedRuns:
         Raises:
             StateError: The document has another version, or the state can't be reached.
         """
-        kept = await queue_of(await self._host().open_store()).request_of(run_id)
+        kept = await queue_of((await self._host().open_store()).queue).request_of(run_id)
         return None if kept is None or kept.outcome is not None else QueuedRun.from_text(kept.body)
 
     async def copy_files(self, run_id: str) -> str:
@@ -144,7 +144,7 @@ class HandedRuns:
             StateError: The state can't be reached.
         """
         store = await self._host().open_store()
-        await queue_of(store).put_outcome(run_id, outcome)
+        await queue_of(store.queue).put_outcome(run_id, outcome)
 
     # Both
 

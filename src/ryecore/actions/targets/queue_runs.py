@@ -97,7 +97,7 @@ class QueueRuns:
         if record.status == "created" and record.continuation_of is None:
             with suppress(ThreadConflict):  # stopped meanwhile, or begun by another worker
                 await store.settle(record.thread_id, "error", result, record.fence)
-                await queue_of(store).put_outcome(run_id, "")
+                await queue_of(store.queue).put_outcome(run_id, "")
             return
         if lacks_worker(record) or self._is_left(record):
             await self._end_dead(store, record)
@@ -110,7 +110,7 @@ class QueueRuns:
 
         Of one that has ended, no worker tells the outcome any more.
         """
-        queue = queue_of(store)
+        queue = queue_of(store.queue)
         await queue.give_up(last_id, result)
         record = await store.registry.get_thread(last_id)
         if record.ended and not record.awaits_worker:
@@ -126,7 +126,7 @@ class QueueRuns:
 
     async def _begin(self, store: ThreadStore, run_id: str) -> bool:
         """Claim a run, if nobody has begun it, and run it; return whether it has ended."""
-        kept = await queue_of(store).request_of(run_id)
+        kept = await queue_of(store.queue).request_of(run_id)
         if kept is None:
             raise StateError(
                 f"{run_id} is in a queue, and its request is missing.",
@@ -154,7 +154,7 @@ class QueueRuns:
 
     async def _end_dead(self, store: ThreadStore, record: ThreadRecord) -> None:
         """End a run whose worker is dead, so that it can be resumed, with what it had started."""
-        run_id, queue = record.thread_id, queue_of(store)
+        run_id, queue = record.thread_id, queue_of(store.queue)
         ref = ItemRef.parse(record.item_id, "tool")
         if ref.kind == "tool" and not await self._tools.is_graph(ref, CallContext()):
             if await queue.end_dead(record):
@@ -175,7 +175,7 @@ class QueueRuns:
 
     async def _resume(self, store: ThreadStore, record: ThreadRecord) -> None:
         """Resume a run whose worker is dead, unless another worker does, and wait for its end."""
-        run_id, queue = record.thread_id, queue_of(store)
+        run_id, queue = record.thread_id, queue_of(store.queue)
         kept = await queue.request_of(run_id)
         try:
             if kept is None or await queue.count_takeover(run_id) > MAX_TAKEOVERS:
@@ -225,14 +225,14 @@ class QueueRuns:
         await wait_for_worker(store, record.thread_id)
 
 
-def queue_of(store: ThreadStore) -> RunQueue:
-    """Return the queues of a state that is on a server."""
-    if store.queue is None:
+def queue_of(queue: RunQueue | None) -> RunQueue:
+    """Return the queues of a state, which must be on a server."""
+    if queue is None:
         raise StateError(
             "The state is in the project's folder, which has no queues.",
             next_step="Name a state that machines share: --state, or RYE_STATE.",
         )
-    return store.queue
+    return queue
 
 
 def _context(queued: QueuedRun, kept: QueuedRequest) -> CallContext:
