@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import time
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
@@ -12,8 +13,11 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from ryecore.lillux.processes import ProcessId
 from ryecore.policy import CallContext
 from ryecore.state.postgres.address import PostgresAddress
+from ryecore.state.run_queue import WorkerRecord
+from ryecore.state.store import ThreadStore
 from tests.forking import WORKERS
 from tests.postgres import needs_dbos, needs_server
 from tests.queue_workers import Workers, rye_command
@@ -185,6 +189,23 @@ async def test_the_status_shows_queues_workers_leases_and_rates(
     for text in (metrics, served):
         assert 'ryecore_queue_waiting_runs{queue="default"} 1\n' in text
     assert f'ryecore_worker_up{{worker="{worker.worker_id}",queue="default"' in metrics
+
+
+async def test_a_thread_is_shown_with_the_machine_of_its_worker(
+    planned: PlannedWorkspace, state: str
+) -> None:
+    there = ProcessId("elsewhere", 1, 4242, 1)
+    async with planned.open(state=state) as rye:
+        waits = await rye.start("directive:acme/short", target="remote:queue")
+        user = planned.workspace.path("", "user")
+        with closing(ThreadStore.open(planned.workspace.path(""), user, state=state)) as store:
+            assert store.queue is not None
+            await store.queue.enter(WorkerRecord("w", "default", 1, "gpu-7", "/srv/shop", there))
+            await store.registry.claim(waits.thread_id, there)
+        shown = await rye.threads.show(waits.thread_id)
+    assert shown.to_dict()["machine"] == "gpu-7"
+    assert "process 4242  of gpu-7" in str(shown)
+    assert "folder" not in str(shown)
 
 
 async def test_the_status_is_shown_in_a_folder_without_a_project_and_makes_nothing_there(

@@ -11,8 +11,10 @@ from ryecore.convert.money import write_usd
 from ryecore.display.text import Rendered, StyledText
 from ryecore.errors import InputError
 from ryecore.frozen import frozen
+from ryecore.lillux.processes import current_process
 from ryecore.state.approvals import approvals_by_thread
 from ryecore.state.model import ThreadRecord, ThreadRecords
+from ryecore.state.owners import can_be_looked_at
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
@@ -33,22 +35,25 @@ class ThreadReport(Rendered):
     Attributes:
         record: Its row in the registry.
         result: Its result, as `rye_execute` returns it; None while it runs.
-        folder: Its folder below `.ai/state/threads`.
+        folder: Its folder below `.ai/state/threads`; None where this machine has none.
         children: The threads that it has started, oldest first.
         chain: The ids of its chain of continuations, its own included.
         assumed_spend_microcents: The part of its spend that is assumed, because the real cost
             isn't known, in units of 1e-8 USD.
         on_node: What its node says of it, with the threads below it there; None unless it runs
             on a node.
+        machine: What runs its process, where that isn't this machine: the name of its worker's
+            machine, else `another machine` or `another container`.
     """
 
     record: ThreadRecord
     result: object = field(repr=False)
-    folder: Path
+    folder: Path | None
     children: tuple[ThreadRecord, ...] = ()
     chain: tuple[str, ...] = ()
     assumed_spend_microcents: int = 0
     on_node: "TreeNode | None" = field(default=None, repr=False)
+    machine: str | None = None
 
     @classmethod
     async def of(cls, store: "ThreadStore", record: ThreadRecord) -> Self:
@@ -65,11 +70,12 @@ class ThreadReport(Rendered):
         return cls(
             record,
             await registry.get_result(thread_id),
-            store.location_of(thread_id),
+            store.found_folder(thread_id),
             tuple(below),
             tuple(one.thread_id for one in await registry.get_chain(thread_id)),
             sum(one.actual.spend_microcents for one in charges if one.mark == "assumed"),
             on_node,
+            await _machine_of(store, record),
         )
 
     @property
@@ -107,12 +113,13 @@ class ThreadReport(Rendered):
             use = {"turns": on_node.turns, "tokens": on_node.tokens, "spend": spend}
         return {
             **self.record.to_dict(),
+            "machine": self.machine,
             "limits": None if limits is None else dict(limits),
             "children": [one.thread_id for one in self.children],
             "chain": list(self.chain),
             "assumed_spend": write_usd(self.assumed_spend_microcents),
             "on_node": use,
-            "folder": str(self.folder),
+            "folder": None if self.folder is None else str(self.folder),
             "result": self.result,
         }
 
@@ -123,7 +130,8 @@ class ThreadReport(Rendered):
         return render_thread(
             self.record,
             self.result,
-            str(self.folder),
+            self.folder,
+            machine=self.machine,
             children=self.children,
             chain=self.chain,
             assumed_spend_microcents=self.assumed_spend_microcents,
@@ -132,6 +140,17 @@ class ThreadReport(Rendered):
 
     def __repr__(self) -> str:
         return f"ThreadReport({self.thread_id!r}, {self.status}, {self.record.item_id!r})"
+
+
+async def _machine_of(store: "ThreadStore", record: ThreadRecord) -> str | None:
+    """Return what runs a thread's process, where that isn't this machine."""
+    owner, here = record.owner, current_process()
+    if owner is None or can_be_looked_at(owner, here):
+        return None
+    for worker in () if store.queue is None else await store.queue.workers():
+        if worker.process == owner:
+            return worker.host
+    return "another container" if owner.boot_id == here.boot_id else "another machine"
 
 
 async def list_threads(

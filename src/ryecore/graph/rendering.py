@@ -321,7 +321,8 @@ def _add_run_head(text: StyledText, run: "RunView", width: int) -> None:
     if run.is_changed:
         facts[0][1].append(("  changed since it began", "warn"))
     facts.append(("since", [record.created_at]))
-    facts.append(("folder", [run.folder]))
+    if run.folder is not None:
+        facts.append(("folder", [run.folder]))
     if run.inputs:
         given = ", ".join(f"{key} = {brief(one)}" for key, one in run.inputs.items())
         facts.append(("inputs", [given]))

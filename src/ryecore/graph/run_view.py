@@ -52,7 +52,7 @@ class RunView(Rendered):
     Attributes:
         record: Its row in the registry.
         run_status: The status, node by node.
-        folder: Its folder below `.ai/state/threads`.
+        folder: Its folder below `.ai/state/threads`; None where this machine has none.
         inputs: Its inputs.
         state: The state at the last checkpoint; None where it can't be read.
         checkpoints: The last checkpoints, at most 1,000, oldest first.
@@ -70,7 +70,7 @@ class RunView(Rendered):
 
     record: ThreadRecord
     run_status: RunStatus
-    folder: str
+    folder: str | None
     inputs: Mapping[str, object] = field(factory=dict)
     state: Mapping[str, object] | None = None
     checkpoints: tuple[RunCheckpoint, ...] = ()
@@ -261,10 +261,11 @@ async def load_run_view(store: "ThreadStore", run_id: str) -> tuple[RunView, Rec
     started = fold.started or {}
     inputs = started.get("inputs")
     position = None if found is None else found.position
+    folder = store.found_folder(run_id)
     view = RunView(
         record=record,
         run_status=projection.snapshot(record.status if record.ended else ""),
-        folder=str(store.location_of(run_id)),
+        folder=None if folder is None else str(folder),
         inputs=inputs if isinstance(inputs, Mapping) else {},
         state=None if position is None else position.state,
         checkpoints=tuple(dict.fromkeys(steps)),

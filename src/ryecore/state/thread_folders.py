@@ -112,9 +112,13 @@ class ThreadFolders:
             raise thread_not_found(thread_id)
         return f"{self._place}/{thread_id}"
 
-    def location_of(self, thread_id: str) -> Path:
-        """Return the place where a person finds a thread's files; programs use other methods."""
-        return self.folder_of(thread_id)
+    def found_folder(self, thread_id: str) -> Path | None:
+        """Return where a person finds a thread's files; None where this machine has none of it.
+
+        Programs use other methods.
+        """
+        folder = self.folder_of(thread_id)
+        return folder if folder.is_dir() else None
 
     def log_of(self, thread_id: str) -> Path:
         """Return the file to which a thread's output is written as it arrives."""

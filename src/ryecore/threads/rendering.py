@@ -36,6 +36,8 @@ from ryecore.state.model import Cost, ThreadRecord, ThreadRecords
 from ryecore.threads.tree_rows import STATUS_ORDER, TreeRow, rows_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ryecore.threads.tree_node import TreeNode
 
 __all__ = ["render_change", "render_page", "render_thread", "render_tree"]
@@ -345,8 +347,9 @@ _MAX_CHILDREN: Final = 12
 def render_thread(
     record: ThreadRecord,
     result: object,
-    folder: str,
+    folder: "Path | None",
     *,
+    machine: str | None = None,
     children: Sequence[ThreadRecord] = (),
     chain: Sequence[str] = (),
     assumed_spend_microcents: int = 0,
@@ -354,15 +357,18 @@ def render_thread(
 ) -> StyledText:
     """Render a thread and its result, with its children and the ids of its whole chain.
 
-    While it runs on a node, its use is what the node says. Assumed spend, in units of 1e-8 USD, is
-    marked.
+    Its process is of this machine unless another one is named, and the folder None where this one
+    has none. While it runs on a node, its use is what the node says. Assumed spend, in units of
+    1e-8 USD, is marked.
     """
     text = StyledText()
     text.line(*thread_line(record))
     text.line(("  since   ", "dim"), record.created_at)
     if record.pid is not None:
-        text.line(("  process ", "dim"), str(record.pid))
-    text.line(("  folder  ", "dim"), folder)
+        where = "" if machine is None else f"  of {to_one_line(machine)}"
+        text.line(("  process ", "dim"), f"{record.pid}{where}")
+    if folder is not None:
+        text.line(("  folder  ", "dim"), str(folder))
     if record.queue is not None:
         text.line(("  queue   ", "dim"), record.queue)
     if record.labels:

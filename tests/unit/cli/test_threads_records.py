@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
+from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
@@ -239,3 +241,29 @@ def test_a_takeover_that_was_killed_in_its_midst_is_made_again(
     assert run("threads", "list").code == 2
     assert run("threads", "adopt", "--yes").code == 0
     assert "done" in statuses(run)
+
+
+def test_a_thread_of_another_machine_is_shown_with_it_and_without_a_folder_that_is_not_here(
+    workspace: Workspace, run: Run
+) -> None:
+    store = made_threads(workspace.project, workspace.user)
+    here = current_process()
+    for thread_id, owner in (
+        ("there", ProcessId("elsewhere", 1, 4242, 1)),
+        ("contained", evolve(here, pid_namespace=1)),
+        ("own", here),
+    ):
+        run_blocking(store.registry.register(thread_id, "directive:acme/x"))
+        run_blocking(store.registry.claim(thread_id, owner))
+    store.close()
+    there = run("threads", "show", "there").out
+    assert "process 4242  of another machine" in there
+    assert "folder" not in there
+    assert f"process {here.pid}  of another container" in run("threads", "show", "contained").out
+    assert f"process {here.pid}\n" in run("threads", "show", "own").out
+    shown = run("threads", "show", "there", "--json").json
+    assert (shown["pid"], shown["machine"], shown["folder"]) == (4242, "another machine", None)
+    done = run("threads", "show", "done", "--json").json
+    assert done["machine"] is None
+    assert done["folder"] == str(threads_folder(workspace) / "done")
+    assert f"folder  {done['folder']}" in run("threads", "show", "done").out

@@ -38,7 +38,7 @@ class Seat:
         results: ResultStore | None = None,
     ) -> None:
         store = ThreadStore.open(folder.parent / "project/.ai", folder.parent / "user/.ai")
-        self.folder = store.location_of(folder.name)
+        self.folder = store.folder_of(folder.name)
         also = [one.name for one in earlier]
         self.guard = ResultGuard(results or ArtifactStore(store, folder.name, also), limits)
         self.value: object = None
