@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import secrets
 import select
 import shutil
 import signal
@@ -126,6 +127,15 @@ def serving_postgres(*, is_durable: bool = False, options: Sequence[str] = ()) -
     """
     with running_postgres(is_durable=is_durable, options=options) as server:
         yield server.address
+
+
+def own_schema(address: str) -> str:
+    """Return the address of a schema of a database that nobody has used.
+
+    The name of a test's folder would be no name for it: once a test has passed, the next one whose
+    name begins alike has the same folder.
+    """
+    return f"{address}&schema=t_{secrets.token_hex(8)}"
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from ryecore.errors import RyeError
 from tests.forking import WORKERS
 from tests.graphs import graph
 from tests.matrix import IS_SOAK
-from tests.postgres import needs_dbos, needs_server
+from tests.postgres import needs_dbos, needs_server, own_schema
 from tests.rays import FACTORY as RAY_FACTORY
 from tests.rays import ROOT_FILE, ServedRay, name_cluster, needs_ray
 from tests.remotes import connect
@@ -271,12 +271,6 @@ def planned(workspace: Workspace) -> PlannedWorkspace:
     return planned
 
 
-def schema_of(address: str, path: Path) -> str:
-    """The address of a schema of the test's own."""
-    name = "".join(one for one in path.name.lower() if one.isalnum())[-40:]
-    return f"{address}&schema=t_{name}"
-
-
 @pytest.mark.usefixtures("forked_walkers")
 async def test_a_node(planned: PlannedWorkspace) -> None:
     with served_node(planned.root / "node", "--deps", FACTORY, environ=planned.environ) as node:
@@ -293,7 +287,7 @@ async def test_a_ray_cluster(
     name_cluster(planned.workspace)
     ray_cluster.root_file.write_text(str(planned.root))
     planned.workspace.environ[ROOT_FILE] = str(ray_cluster.root_file)
-    state = schema_of(postgres_address, tmp_path)
+    state = own_schema(postgres_address)
     place = Place(planned, {"state": state, "deps_factory": RAY_FACTORY})
     await assert_same(place, is_slow=True)
 
@@ -302,7 +296,7 @@ async def test_a_ray_cluster(
 @needs_server
 @needs_dbos
 async def test_a_queue(planned: PlannedWorkspace, postgres_address: str, tmp_path: Path) -> None:
-    state = schema_of(postgres_address, tmp_path)
+    state = own_schema(postgres_address)
     queue = {"queue": f"{state}&queue=default"}
     remotes = {"remotes": {"gpu": queue}}
     planned.workspace.write("config/remotes/remotes.yaml", json.dumps(remotes))

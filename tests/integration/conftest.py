@@ -2,11 +2,11 @@
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.forking import SERVERS, forking_python
+from tests.postgres import own_schema
 from tests.queue_workers import Workers, write_remotes
 from tests.thread_host import PlannedWorkspace
 from tests.warm_hosts import Hosts
@@ -42,10 +42,9 @@ def forked_connectors(
 
 
 @pytest.fixture
-def state(postgres_address: str, tmp_path: Path) -> str:
+def state(postgres_address: str) -> str:
     """The address of a schema of the test's own."""
-    name = "".join(one for one in tmp_path.name.lower() if one.isalnum())[-40:]
-    return f"{postgres_address}&schema=q_{name}"
+    return own_schema(postgres_address)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from ryecore.errors import StateUnreachable
 from ryecore.lillux import watch
 from tests.graphs import graph
 from tests.integration.test_records_on_postgres import HOST, elsewhere
-from tests.postgres import needs_server
+from tests.postgres import needs_server, own_schema
 from tests.s3 import BUCKET, SECRET, needs_s3
 from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
@@ -40,10 +40,9 @@ print(store.get(name))
 
 
 @pytest.fixture
-def state(postgres_address: str, tmp_path: Path) -> str:
+def state(postgres_address: str) -> str:
     """The address of a schema of the test's own."""
-    name = "".join(one for one in tmp_path.name.lower() if one.isalnum())[-40:]
-    return f"{postgres_address}&schema=e_{name}"
+    return own_schema(postgres_address)
 
 
 @pytest.fixture(params=["state", pytest.param("s3", marks=needs_s3)])

@@ -1,7 +1,6 @@
 """A PostgreSQL server that ends and comes back while it is written: nothing is lost or doubled."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
@@ -12,7 +11,7 @@ from ryecore.errors import StateUnreachable
 from ryecore.policy.budget import Amount
 from ryecore.state.model import Cost
 from ryecore.state.store import ThreadStore
-from tests.postgres import PostgresServer, needs_server, running_postgres
+from tests.postgres import PostgresServer, needs_server, own_schema, running_postgres
 from tests.thread_host import COST, PlannedWorkspace
 from tests.workspace import Workspace
 
@@ -32,10 +31,9 @@ def server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def state(server: PostgresServer, tmp_path: Path) -> str:
+def state(server: PostgresServer) -> str:
     """The address of a schema of the test's own."""
-    name = "".join(one for one in tmp_path.name.lower() if one.isalnum())[-40:]
-    return f"{server.address}&schema=s_{name}"
+    return own_schema(server.address)
 
 
 def _planned(workspace: Workspace, state: str) -> PlannedWorkspace:

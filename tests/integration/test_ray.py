@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,15 +23,13 @@ def test_a_resource_that_no_node_has_is_refused_at_once(workspace: Workspace) ->
     name_cluster(workspace)
     with workspace.sync() as rye:
         rye.remotes.check_cluster("remote:gpu")  # to connect takes a moment, once in a process
-    name_cluster(workspace, resources={"GPU": 4, "disk": 1})
+    name_cluster(workspace, resources={"GPU": 4, "disk": 1}, patience_s=86_400)
 
-    began = time.monotonic()
     with pytest.raises(RemoteError, match=r"has 4 GPU: the closest has 0 GPU") as refused:
         workspace.execute(ref, target="remote:gpu")
 
     assert refused.value.problem == "resources_lacking"
     assert "ray status" in refused.value.next_step
-    assert time.monotonic() - began < 5
 
 
 def test_a_check_shows_the_nodes_and_refuses_what_they_lack(workspace: Workspace) -> None:

@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -15,7 +14,7 @@ from ryecore.chain.model import ExecutionResult
 from ryecore.state.model import ThreadRecord
 from tests.graphs import graph
 from tests.matrix import IS_SOAK
-from tests.postgres import needs_server
+from tests.postgres import needs_server, own_schema
 from tests.rays import FACTORY, ServedRay, name_cluster, needs_ray
 from tests.thread_host import COST, PlannedWorkspace
 from tests.workspace import Workspace
@@ -26,10 +25,9 @@ FLOW = "tool:acme/flow"
 
 
 @pytest.fixture
-def state(postgres_address: str, tmp_path: Path) -> str:
+def state(postgres_address: str) -> str:
     """The address of a schema of the test's own."""
-    name = "".join(one for one in tmp_path.name.lower() if one.isalnum())[-40:]
-    return f"{postgres_address}&schema=g_{name}"
+    return own_schema(postgres_address)
 
 
 @pytest.fixture

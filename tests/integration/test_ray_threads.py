@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -14,7 +13,7 @@ from ryecore import Rye
 from ryecore.errors import ConfigError, RemoteError
 from ryecore.threads.thread import Thread
 from tests.matrix import IS_SOAK
-from tests.postgres import needs_server
+from tests.postgres import needs_server, own_schema
 from tests.rays import FACTORY, ServedRay, name_cluster, needs_ray
 from tests.thread_host import COST, PlannedWorkspace
 from tests.workspace import Workspace
@@ -23,10 +22,9 @@ pytestmark = [pytest.mark.anyio, needs_server, needs_ray]
 
 
 @pytest.fixture
-def state(postgres_address: str, tmp_path: Path) -> str:
+def state(postgres_address: str) -> str:
     """The address of a schema of the test's own."""
-    name = "".join(one for one in tmp_path.name.lower() if one.isalnum())[-40:]
-    return f"{postgres_address}&schema=r_{name}"
+    return own_schema(postgres_address)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from ryecore.policy.budget import Amount, Settlement
 from ryecore.state.model import Cost
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile
-from tests.postgres import losing_answers, needs_server
+from tests.postgres import losing_answers, needs_server, own_schema
 from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
 
@@ -49,10 +49,9 @@ anyio.run(main)
 
 
 @pytest.fixture
-def state(postgres_address: str, tmp_path: Path) -> str:
+def state(postgres_address: str) -> str:
     """The address of a schema of the test's own."""
-    name = "".join(one for one in tmp_path.name.lower() if one.isalnum())[-40:]
-    return f"{postgres_address}&schema=r_{name}"
+    return own_schema(postgres_address)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from ryecore.state.model import Cost, Predecessor
 from ryecore.state.owners import moment
 from ryecore.state.postgres.schema import MIGRATIONS
 from ryecore.state.store import ThreadStore
-from tests.postgres import needs_server
+from tests.postgres import needs_server, own_schema
 from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
 
@@ -52,10 +52,9 @@ PASSWORD = "p4ss-0f-Nobody"
 
 
 @pytest.fixture
-def state(postgres_address: str, tmp_path: Path) -> str:
+def state(postgres_address: str) -> str:
     """The address of a schema of the test's own."""
-    name = "".join(one for one in tmp_path.name.lower() if one.isalnum())[-40:]
-    return f"{postgres_address}&schema=t_{name}"
+    return own_schema(postgres_address)
 
 
 @pytest.fixture
