@@ -72,6 +72,51 @@ def test_without_a_host_that_answers_nothing_is_offered_to_the_server(workspace:
         assert "elicitation" in said(rye.execute(ref))
 
 
+ANSWERS: Mapping[str, Mapping[str, object]] = {
+    "sample": {
+        "role": "assistant", "model": "m", "content": {"type": "text", "text": "Here."},
+    },
+    "roots": {"roots": [{"uri": "file:///work", "name": "work"}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["sample", "roots"])
+def test_a_host_answers_for_its_model_and_its_folders(workspace: Workspace, kind: str) -> None:
+    host = Host(**ANSWERS[kind])
+    ref, can = tool(workspace, kind, may_ask=(kind,)), tool(workspace, "can", may_ask=(kind,))
+    with workspace.sync(ask=host) as rye:
+        offered = said(rye.execute(can))
+        assert {"sample": "sampling", "roots": "roots"}[kind] in offered
+        assert "elicitation" not in offered
+        answer = said(rye.execute(ref))
+    assert answer == ANSWERS[kind]
+    (question,) = host.questions
+    assert (question.item_id, question.kind) == (f"tool:mcp/test/{kind}", kind)
+    if kind == "sample":
+        assert question.params["maxTokens"] == 9
+
+
+@pytest.mark.parametrize("kind", ["sample", "roots"])
+def test_nobody_answers_for_a_model_or_folders_undeclared_unasked_or_wrongly(
+    workspace: Workspace, kind: str
+) -> None:
+    host = Host(**ANSWERS[kind])
+    ref, can = tool(workspace, kind, may_ask=(kind,)), tool(workspace, "can", may_ask=(kind,))
+    with workspace.sync() as rye:  # no host that answers
+        assert not {"sampling", "roots"} & said(rye.execute(can)).keys()
+        assert "code" in said(rye.execute(ref))
+    with workspace.sync(ask=Host(nonsense=1)) as rye:
+        assert "code" in said(rye.execute(ref))
+    bounded = CallContext(capabilities=frozenset({"rye.execute.*", "rye.ask.elicit.*"}))
+    with workspace.sync(ask=host) as rye:
+        assert "code" in said(rye.execute(ref, ctx=bounded))
+    ref, can = tool(workspace, kind), tool(workspace, "can")  # its item declares elicit alone
+    with workspace.sync(ask=host) as rye:
+        assert not {"sampling", "roots"} & said(rye.execute(can)).keys()
+        assert "code" in said(rye.execute(ref))
+    assert host.questions == []
+
+
 def test_a_server_whose_item_does_not_declare_it_can_not_ask(workspace: Workspace) -> None:
     host = Host(action="accept", content={"name": "Ada"})
     ref = tool(workspace, may_ask=())
@@ -96,7 +141,9 @@ def test_a_server_that_may_ask_lists_its_tools(workspace: Workspace) -> None:
     tool(workspace)
     with workspace.sync(ask=Host()) as rye:
         listed = rye.execute("tool:mcp/servers/test").raise_for_status()
-    assert [one["name"] for one in listed.data["tools"]] == ["ask", "can", "flood"]
+    assert [one["name"] for one in listed.data["tools"]] == [
+        "ask", "can", "flood", "sample", "roots", "long",
+    ]  # fmt: skip
 
 
 def test_the_refusal_of_a_host_reaches_the_server(workspace: Workspace) -> None:
@@ -144,6 +191,21 @@ def test_progress_and_logs_are_reports_and_events_of_the_call(workspace: Workspa
     assert {one.item_id for one in reports} == {"tool:mcp/test/ask"}
     assert {one.call_id for one in reports} == {ctx.call_id}
     assert {"progress", "log"} <= {event["step"] for event in events}
+
+
+def test_a_task_of_2025_is_polled_reports_and_asks_while_its_result_is_waited_for(
+    workspace: Workspace,
+) -> None:
+    reports: list[object] = []
+    host = Host(action="accept", content={"name": "Ada"})
+    ref = tool(workspace, "long")
+    with workspace.sync(ask=host) as rye:
+        done = said(rye.execute(ref, ctx=CallContext(report_sink=reports.append)))
+    assert done["answer"] == {"action": "accept", "content": {"name": "Ada", "size": 3}}
+    assert done["gap_s"] >= 0.05  # as its interval of 60 ms wants it
+    assert done["task"] == {}
+    (progress,) = [one for one in reports if isinstance(one, ToolProgress)]
+    assert (progress.progress, progress.total, progress.message) == (3, 4, "later")
 
 
 def test_a_server_of_2026_asks_by_its_result_and_gets_its_state_back(workspace: Workspace) -> None:

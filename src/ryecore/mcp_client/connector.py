@@ -35,6 +35,7 @@ from ryecore.mcp_client.pins import PinnedTool, read_tool
 from ryecore.mcp_client.program import ServerSetting, secrets_of, start_program
 from ryecore.mcp_client.sdk import import_client
 from ryecore.mcp_client.servers import Server, StdioServer, fill_in, read_server
+from ryecore.mcp_client.task_files import OpenTasks
 from ryecore.mcp_client.tokens import TokenFile, may_carry_tokens
 from ryecore.mcp_client.wire import Kind, encode_json, error_document, receive_frame
 from ryecore.policy.environment import is_short_listed
@@ -391,8 +392,11 @@ def prepare_session(
     from ryecore.mcp_client.session import open_session  # noqa: PLC0415 - imports the SDK
 
     file: TokenFile | None = None
-    if not isinstance(server, StdioServer) and may_carry_tokens(server.url):
-        file = TokenFile(request.user_space, server.url)
+    open_tasks: OpenTasks | None = None
+    if not isinstance(server, StdioServer):  # one that was started here ends with its tasks
+        open_tasks = OpenTasks(request.user_space, server.url)
+        if may_carry_tokens(server.url):
+            file = TokenFile(request.user_space, server.url)
     return server, open_session(
         server,
         peer,
@@ -401,6 +405,7 @@ def prepare_session(
         file=file,
         lines=lines,
         may_ask=_declared_questions(path),
+        open_tasks=open_tasks,
     )
 
 

@@ -8,6 +8,7 @@ Source: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/
 
 import json
 import math
+import secrets
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,10 +16,10 @@ from typing import Any, Final, TypeVar
 
 import anyio
 from mcp.client.session import ClientRequestContext, ClientSession
+from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_REQUEST,
-    CallToolResult,
     CreateMessageRequestParams,
     CreateMessageResult,
     CreateMessageResultWithTools,
@@ -29,6 +30,8 @@ from mcp_types import (
     InputResponses,
     ListRootsResult,
     LoggingMessageNotificationParams,
+    ProgressNotificationParams,
+    Result,
 )
 from pydantic import BaseModel, ValidationError
 
@@ -47,9 +50,7 @@ _MAX_DATA_CHARS: Final = 64 * 1024
 _line: Final[ContextVar[HostLine | None]] = ContextVar("line", default=None)
 
 R = TypeVar("R", bound=BaseModel)
-Retry = Callable[
-    [InputResponses | None, str | None], Awaitable[CallToolResult | InputRequiredResult]
-]
+Retry = Callable[[InputResponses | None, str | None], Awaitable[Result]]
 
 
 class Questions:
@@ -64,6 +65,7 @@ class Questions:
         self._lines = lines
         self._may_ask = may_ask
         self._last = 0
+        self._followed: dict[str | int, ProgressFnT] = {}
 
     async def callbacks(self) -> Mapping[str, Any]:
         """Return the callbacks for a session; one that nobody would answer isn't offered."""
@@ -133,6 +135,35 @@ class Questions:
             {"level": params.level, "data": params.data, "logger": (params.logger or "")[:100]},
         )
 
+    async def progress(self, progress: float, total: float | None, message: str) -> None:
+        """Report how far the call of the running task is."""
+        await _report(_line.get(), {"progress": progress, "total": total, "message": message})
+
+    async def warn(self, text: str) -> None:
+        """Report a warning of ryecore's own to the latest call whose caller gets reports."""
+        line = self._lines.find("reports") if self._lines is not None else None
+        await _report(line, {"level": "warning", "data": text, "logger": "ryecore"})
+
+    async def note_progress(self, params: ProgressNotificationParams) -> None:
+        """Pass on progress that came after the request whose token it has was answered."""
+        follow = self._followed.get(params.progress_token)
+        if follow is not None:
+            await follow(params.progress, params.total, params.message)
+
+    @contextmanager
+    def followed(self, options: Mapping[str, Any]) -> Iterator[str | None]:
+        """Yield a token by which the progress of a task comes; None where nobody wants it."""
+        callback: ProgressFnT | None = options.get("progress_callback")
+        if callback is None:
+            yield None
+            return
+        token = secrets.token_hex(8)
+        self._followed[token] = callback
+        try:
+            yield token
+        finally:
+            del self._followed[token]
+
     @contextmanager
     def of(self, line: HostLine | None) -> Iterator[Mapping[str, Any]]:
         """Note whose call the block makes, and yield the options with which it is sent."""
@@ -161,12 +192,12 @@ async def _report(line: HostLine | None, report: Mapping[str, object]) -> None:
 
 async def answer_questions(
     client: ClientSession, first: InputRequiredResult, retry: Retry
-) -> CallToolResult:
-    """Answer what a call needs, and call again, until it has its result.
+) -> Result:
+    """Answer what a call needs, and call again, until it has its result, or is a task.
 
     The state of a result goes back as it came, and to this call alone.
     """
-    current: CallToolResult | InputRequiredResult = first
+    current: Result = first
     pause_s = _FIRST_PAUSE_S
     for _ in range(_MAX_ROUNDS):
         if not isinstance(current, InputRequiredResult):

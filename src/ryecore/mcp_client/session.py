@@ -17,15 +17,19 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import anyio
 import anyio.to_thread
 from mcp.client.session import ClientSession, IncomingMessage
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     METHOD_NOT_FOUND,
     REQUEST_TIMEOUT,
     CallToolResult,
+    CreateTaskResult,
     Implementation,
     InputRequiredResult,
     InputResponses,
     PaginatedRequestParams,
+    ProgressNotification,
+    Result,
     TextContent,
     Tool,
     ToolListChangedNotification,
@@ -45,12 +49,14 @@ from ryecore.mcp_client.peer import Peer, PendingRequest
 from ryecore.mcp_client.pins import PinnedTool, ToolDeclaration, check_pin
 from ryecore.mcp_client.questions import Questions, answer_questions
 from ryecore.mcp_client.stdio import connect_process
+from ryecore.mcp_client.tasks import CREATED_TASK, EXTENSION, CreatedTask, TaskCalls
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
     from ryecore.mcp_client.host_line import HostLine, Lines
     from ryecore.mcp_client.servers import HttpServer, Server
+    from ryecore.mcp_client.task_files import OpenTasks
     from ryecore.mcp_client.tokens import TokenFile
 
 __all__ = ["ServerSession", "check_output", "declaration_of", "open_session"]
@@ -58,6 +64,7 @@ __all__ = ["ServerSession", "check_output", "declaration_of", "open_session"]
 _MAX_PAGES: Final = 100
 _MAX_TOOLS: Final = 10_000
 _PING_TIMEOUT_S: Final = 2.0
+_TTL_MARGIN_MS: Final = 60_000
 _UNKNOWN_EFFECT: Final = "the call was sent, and may have had its effect"
 
 
@@ -66,6 +73,29 @@ class _Client(ClientSession):
 
     async def validate_tool_result(self, name: str, result: CallToolResult) -> None:
         """Leave the check to `check_output`."""
+
+    async def call_as_task(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        timeout_s: float | None,
+        progress_token: str | None,
+    ) -> CallToolResult | CreateTaskResult:
+        """Call a tool of a server of 2025-11-25 as a task.
+
+        Not by `call_tool`, which takes the result to be the tool's.
+        """
+        meta = {} if progress_token is None else {"_meta": {"progressToken": progress_token}}
+        # For as long as the call may take, and some time in which the result is got.
+        ttl = {} if timeout_s is None else {"ttl": math.ceil(1000 * timeout_s) + _TTL_MARGIN_MS}
+        params = {"name": name, "arguments": dict(arguments), "task": ttl, **meta}
+        message: dict[str, Any] = {"method": "tools/call", "params": params}
+        options: CallOptions = {} if timeout_s is None else {"timeout": timeout_s}
+        self._stamp(message, options)
+        raw = await self._dispatcher.send_raw_request("tools/call", message["params"], options)
+        if "task" in raw:
+            return CreateTaskResult.model_validate(raw, by_name=False)
+        return CallToolResult.model_validate(raw, by_name=False)
 
 
 class ServerSession:
@@ -76,19 +106,25 @@ class ServerSession:
     """
 
     def __init__(
-        self, client: ClientSession, peer: Peer, timeout_s: float | None, questions: Questions
+        self,
+        client: "_Client",
+        peer: Peer,
+        timeout_s: float | None,
+        questions: Questions,
+        tasks: TaskCalls,
     ) -> None:
         self._client = client
+        self._tasks = tasks
         self._questions = questions
         self._peer = peer
         self._timeout_s = timeout_s
-        self._tools: dict[str, Tool] | None = None
+        self._known: dict[str, Tool] | None = None
         self._lock = anyio.Lock()
         self.may_hang = False
 
     def forget_tools(self) -> None:
         """Forget the tools, so that they are listed again before the next call."""
-        self._tools = None
+        self._known = None
 
     async def tools(self) -> Mapping[str, Tool]:
         """Return the server's tools by name, as it lists them now.
@@ -97,10 +133,10 @@ class ServerSession:
         time.
         """
         async with self._lock:
-            if self._tools is not None and self._announces_changes:
-                return self._tools
+            if self._known is not None and self._announces_changes:
+                return self._known
             try:
-                self._tools = found = await await_response(self._peer, self._list_tools)
+                self._known = found = await await_response(self._peer, self._list_tools)
             except MCPError as error:
                 raise self._peer.error(f"doesn't list its tools: {error.error.message}") from None
             except MALFORMED_RESPONSE as problem:
@@ -147,14 +183,15 @@ class ServerSession:
         """
         listed = await self.tools()
         check_pin(tool, {name: declaration_of(one) for name, one in listed.items()})
+        offered = listed[tool.declaration.name]
         await begin()
         with self._peer.pending.track() as request:
             try:
                 with self._questions.of(line) as options:
                     result = await await_response(
-                        self._peer, lambda: self._call(tool.declaration.name, arguments, options)
+                        self._peer, lambda: self._call(offered, arguments, options)
                     )
-                await check_output(listed[tool.declaration.name].output_schema, result)
+                await check_output(offered.output_schema, result)
             except McpError:
                 if not request.may_have_run:
                     raise
@@ -168,22 +205,30 @@ class ServerSession:
         return _document(result)
 
     async def _call(
-        self, name: str, arguments: Mapping[str, Any], options: Mapping[str, Any]
+        self, tool: Tool, arguments: Mapping[str, Any], options: Mapping[str, Any]
     ) -> CallToolResult:
-        async def send(
-            responses: InputResponses | None, state: str | None
-        ) -> CallToolResult | InputRequiredResult:
+        name = tool.name
+        if self._tasks.must_ask_for(tool):
+            with self._questions.followed(options) as token:
+                first = await self._client.call_as_task(name, arguments, self._timeout_s, token)
+                if isinstance(first, CallToolResult):
+                    return first
+                return await self._tasks.finish(first, name, self._timeout_s)
+
+        async def send(responses: InputResponses | None, state: str | None) -> Result:
             answer: Any = await self._client.call_tool(
                 name, dict(arguments), self._timeout_s, input_responses=responses,
-                request_state=state, allow_input_required=True, **options,
+                request_state=state, allow_input_required=True, allow_claimed=True, **options,
             )  # fmt: skip
-            taken: CallToolResult | InputRequiredResult = answer  # so allow_input_required has it
+            taken: Result = answer  # so allow_input_required has it
             return taken
 
         result = await send(None, None)
-        if isinstance(result, CallToolResult):
-            return result
-        return await answer_questions(self._client, result, send)
+        if isinstance(result, InputRequiredResult):
+            result = await answer_questions(self._client, result, send)
+        if isinstance(result, CreatedTask):
+            return await self._tasks.finish(result, name, self._timeout_s)
+        return cast("CallToolResult", result)
 
     def _failed(self, error: MCPError, request: PendingRequest) -> dict[str, object]:
         """Return the document of a call that was answered with an error.
@@ -268,6 +313,7 @@ async def open_session(
     file: "TokenFile | None" = None,
     lines: "Lines | None" = None,
     may_ask: Collection[str] = (),
+    open_tasks: "OpenTasks | None" = None,
 ) -> AsyncIterator[ServerSession]:
     """Connect to a server, and agree with it on a version.
 
@@ -279,6 +325,7 @@ async def open_session(
         file: Where the tokens of a server elsewhere are kept.
         lines: The calls whose hosts can be asked.
         may_ask: The kinds of questions that the server's item declares.
+        open_tasks: Where the tasks of a server elsewhere are kept that calls wait for.
     """
     starting = anyio.CancelScope(deadline=anyio.current_time() + server.startup_timeout_s)
     try:
@@ -296,15 +343,20 @@ async def open_session(
                 async def on_message(message: IncomingMessage) -> None:
                     if isinstance(message, ToolListChangedNotification) and session is not None:
                         session.forget_tools()
+                    elif isinstance(message, ProgressNotification):
+                        await questions.note_progress(message.params)
 
                 questions = Questions(lines, may_ask)
                 me = Implementation(name="ryecore", version=__version__)
                 async with _Client(
                     read, write, message_handler=on_message, client_info=me,
+                    extensions={EXTENSION: {}}, result_claims={EXTENSION: [CREATED_TASK]},
                     **await questions.callbacks(),
                 ) as client:  # fmt: skip
-                    session = ServerSession(client, peer, server.timeout_s, questions)
+                    tasks = TaskCalls(client, peer, questions, open_tasks)
+                    session = ServerSession(client, peer, server.timeout_s, questions, tasks)
                     await agree_on_version(client, peer, newest_first=server.transport == "http")
+                    await tasks.settle_left()
                     starting.deadline = math.inf
                     yield session
         if starting.cancelled_caught:

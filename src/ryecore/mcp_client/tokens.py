@@ -16,7 +16,14 @@ from urllib.parse import urlsplit, urlunsplit
 from ryecore.errors import ConfigError
 from ryecore.items.files import write_atomically
 
-__all__ = ["TokenFile", "canonical_url", "may_authorize", "may_carry_tokens", "secrets_in"]
+__all__ = [
+    "TokenFile",
+    "canonical_url",
+    "make_private",
+    "may_authorize",
+    "may_carry_tokens",
+    "secrets_in",
+]
 
 _FOLDER: Final = Path(".ai/state/mcp/tokens")
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -95,7 +102,7 @@ class TokenFile:
         """
         content = json.dumps({**document, "url": self.url}, indent=1).encode()
         try:
-            _make_private(self.path.parent)
+            make_private(self.path.parent)
             write_atomically(self.path, content, mode=0o600)
         except OSError as problem:
             raise self._unusable(problem.strerror or str(problem)) from None
@@ -147,7 +154,12 @@ def secrets_in(document: Mapping[str, Any]) -> Iterator[str]:
                 yield value
 
 
-def _make_private(folder: Path) -> None:
+def make_private(folder: Path) -> None:
+    """Make a folder that only its owner may read.
+
+    Raises:
+        OSError: It can't be made.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)

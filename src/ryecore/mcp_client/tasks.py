@@ -1,0 +1,282 @@
+"""Calls that a server answers as tasks: polled, answered, and cancelled where nobody waits.
+
+In 2025-11-25 the client asks for a task, of a tool that says so; in 2026 the server decides, where
+the client declares the extension. The SDK has neither.
+
+Source: https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks;
+https://modelcontextprotocol.io/seps/2663-tasks-extension.
+"""
+
+from typing import Any, Final, Literal, TypeAlias
+
+import anyio
+from mcp.client.extension import ClaimContext, ResultClaim
+from mcp.client.session import ClientRequestContext, ClientSession
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    REQUEST_TIMEOUT,
+    CallToolResult,
+    CreateMessageRequest,
+    CreateTaskResult,
+    ElicitRequest,
+    EmptyResult,
+    ErrorData,
+    InputResponses,
+    ListRootsRequest,
+    Request,
+    RequestParams,
+    Result,
+    Tool,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter
+
+from ryecore.mcp_client.peer import Peer
+from ryecore.mcp_client.questions import Questions
+from ryecore.mcp_client.task_files import OpenTasks
+
+__all__ = ["CREATED_TASK", "EXTENSION", "CreatedTask", "TaskCalls"]
+
+EXTENSION: Final = "io.modelcontextprotocol/tasks"
+_LEGACY: Final = "2025-11-25"
+_LEAST_PAUSE_S: Final = 0.05
+_MOST_PAUSE_S: Final = 60.0
+_DEFAULT_PAUSE_S: Final = 1.0
+_CANCELLING_S: Final = 2.0
+_MAX_MESSAGE_CHARS: Final = 1000
+
+_ENDED: Final = frozenset({"completed", "failed", "cancelled"})
+_InputRequests: TypeAlias = dict[str, ElicitRequest | CreateMessageRequest | ListRootsRequest]
+_REQUESTS: Final[TypeAdapter[_InputRequests]] = TypeAdapter(_InputRequests)
+
+
+class CreatedTask(Result):
+    """The result of a call of 2026 that became a task."""
+
+    result_type: Literal["task"] = "task"
+    task_id: str
+    status: str = "working"
+    status_message: str | None = None
+    ttl_ms: float | None = None
+    poll_interval_ms: float | None = None
+
+
+async def _no_resolution(_: CreatedTask, __: ClaimContext) -> CallToolResult:
+    raise AssertionError("a session takes created tasks as they come")
+
+
+CREATED_TASK: Final = ResultClaim(result_type="task", model=CreatedTask, resolve=_no_resolution)
+
+
+class _TaskParams(RequestParams):
+    task_id: str
+
+
+class _UpdateParams(_TaskParams):
+    input_responses: InputResponses
+
+
+class _TaskRequest(Request[_TaskParams, str]):
+    name_param = "taskId"
+
+
+class _UpdateRequest(Request[_UpdateParams, str]):
+    name_param = "taskId"
+
+
+class _Task(Result):
+    """A task, as the server describes it; the names of 2025 and of 2026 differ."""
+
+    status: str = ""
+    status_message: str | None = None
+    ttl: float | None = None
+    ttl_ms: float | None = None
+    poll_interval: float | None = None
+    poll_interval_ms: float | None = None
+    input_requests: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its status is final."""
+        return self.status in _ENDED
+
+    @property
+    def message(self) -> str:
+        """What it does, or why it ended so."""
+        return (self.status_message or "")[:_MAX_MESSAGE_CHARS]
+
+    @property
+    def pause_s(self) -> float:
+        """The seconds until it is asked for again, as the server wants it."""
+        wanted = self.poll_interval_ms if self.poll_interval is None else self.poll_interval
+        if wanted is None:
+            return _DEFAULT_PAUSE_S
+        return min(max(wanted / 1000, _LEAST_PAUSE_S), _MOST_PAUSE_S)
+
+    @property
+    def ttl_s(self) -> float | None:
+        """The seconds for which the server keeps it; None for no bound."""
+        ttl = self.ttl_ms if self.ttl is None else self.ttl
+        return None if ttl is None else ttl / 1000
+
+
+class TaskCalls:
+    """The calls of one session that are tasks.
+
+    Args:
+        client: The session.
+        peer: The server.
+        questions: Passes on what the server reports and asks.
+        files: Where open tasks are kept; None where they end with this process.
+    """
+
+    def __init__(
+        self, client: ClientSession, peer: Peer, questions: Questions, files: OpenTasks | None
+    ) -> None:
+        self._client = client
+        self._peer = peer
+        self._questions = questions
+        self._files = files
+
+    @property
+    def _is_modern(self) -> bool:
+        return self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    def must_ask_for(self, tool: Tool) -> bool:
+        """Return whether a call of a tool asks for a task, as only a client of 2025-11-25 does."""
+        if self._client.protocol_version != _LEGACY:
+            return False
+        known = self._client.server_capabilities
+        requests = None if known is None or known.tasks is None else known.tasks.requests
+        if requests is None or requests.tools is None or requests.tools.call is None:
+            return False
+        return tool.execution is not None and tool.execution.task_support in (
+            "optional", "required",
+        )  # fmt: skip
+
+    async def finish(
+        self, created: CreatedTask | CreateTaskResult, tool: str, timeout_s: float | None
+    ) -> CallToolResult:
+        """Wait for the result of a task. Where nobody waits any more, the task is cancelled.
+
+        Raises:
+            MCPError: It failed, was cancelled by the server, or took too long.
+        """
+        task_id = created.task.task_id if isinstance(created, CreateTaskResult) else created.task_id
+        first = created.task if isinstance(created, CreateTaskResult) else created
+        task = _Task.model_validate(first.model_dump(mode="json", by_alias=True), by_name=False)
+        kept = None if self._files is None else self._files.keep(task_id, tool)
+        is_settled = False
+        try:
+            with anyio.fail_after(timeout_s), self._peer.pending.track():
+                result = await self._follow(task, task_id)
+            is_settled = True
+        except TimeoutError:
+            raise MCPError(
+                REQUEST_TIMEOUT, f"the task {task_id} did not end within {timeout_s:g} s"
+            ) from None
+        except MCPError as error:
+            is_settled = isinstance(error, _TaskEnded)
+            raise
+        finally:
+            if not is_settled:
+                is_settled = await self._cancel(task_id)
+            if kept is not None:
+                if is_settled:
+                    kept.forget()
+                kept.__exit__()
+        return result
+
+    async def settle_left(self) -> None:
+        """Cancel the tasks whose process was killed while it waited, and report each."""
+        for kept in self._files.left() if self._files is not None else ():
+            with kept:
+                if await self._cancel(kept.task_id):
+                    kept.forget()
+                    await self._questions.warn(
+                        f"A call of {kept.tool} was left as the task {kept.task_id} by a process "
+                        "that was killed. It is cancelled; see what it has done before a new call."
+                    )
+
+    async def _follow(self, task: _Task, task_id: str) -> CallToolResult:
+        answered: set[str] = set()
+        told, began = "", anyio.current_time()
+        changes = 0
+        while not task.has_ended:
+            if task.message and task.message != told:
+                told, changes = task.message, changes + 1
+                await self._questions.progress(changes, None, told)
+            if task.status == "input_required":
+                if not self._is_modern:
+                    return await self._legacy_result(task_id)  # by which it asks, and then ends
+                await self._answer(task, task_id, answered)
+            if task.ttl_s is not None and anyio.current_time() - began > task.ttl_s:
+                raise MCPError(
+                    INVALID_REQUEST,
+                    f"the server keeps the task {task_id} for {task.ttl_s:g} s alone",
+                )
+            await anyio.sleep(task.pause_s)
+            task = await self._get(task_id)
+        return await self._outcome(task, task_id)
+
+    async def _outcome(self, task: _Task, task_id: str) -> CallToolResult:
+        if not self._is_modern:
+            return await self._legacy_result(task_id)
+        if task.status == "completed":
+            return CallToolResult.model_validate(task.result, by_name=False)
+        if task.status == "failed" and task.error is not None:
+            raise _TaskEnded.from_error_data(ErrorData.model_validate(task.error, by_name=False))
+        raise _TaskEnded(INTERNAL_ERROR, f"the task {task.status}: {task.message or 'no reason'}")
+
+    async def _legacy_result(self, task_id: str) -> CallToolResult:
+        try:
+            return await self._client.send_request(
+                _request("tasks/result", task_id), CallToolResult
+            )
+        except MCPError as error:
+            raise _TaskEnded.from_error_data(error.error) from None
+
+    async def _answer(self, task: _Task, task_id: str, answered: set[str]) -> None:
+        """Answer the requests of a task, each once."""
+        requests = _REQUESTS.validate_python(task.input_requests or {}, by_name=False)
+        for key, wanted in requests.items():
+            if key in answered:
+                continue
+            answered.add(key)
+            context = ClientRequestContext(session=self._client, request_id=key)
+            answer = await self._client.dispatch_input_request(context, wanted)
+            if isinstance(answer, ErrorData):
+                raise MCPError.from_error_data(answer)
+            params = _UpdateParams(task_id=task_id, input_responses={key: answer})
+            request = _UpdateRequest(method="tasks/update", params=params)
+            await self._client.send_request(request, EmptyResult)
+
+    async def _get(self, task_id: str) -> _Task:
+        return await self._client.send_request(_request("tasks/get", task_id), _Task)
+
+    async def _cancel(self, task_id: str) -> bool:
+        """Cancel a task; return whether the server knows that nobody waits for it."""
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_CANCELLING_S):
+            try:
+                with self._peer.pending.track():
+                    request = _request("tasks/cancel", task_id)
+                    await self._client.send_request(request, EmptyResult)
+            except MCPError as error:
+                return error.error.code == INVALID_PARAMS  # it has ended, or is forgotten
+            except (RuntimeError, ValueError):
+                return True  # an answer, if not a readable one
+            return True
+        return False
+
+
+class _TaskEnded(MCPError):
+    """The error with which a task ended at the server."""
+
+
+def _request(method: str, task_id: str) -> _TaskRequest:
+    return _TaskRequest(method=method, params=_TaskParams(task_id=task_id))
