@@ -20,7 +20,6 @@ import psycopg
 from ryecore.agent.settlements import Unwritten
 from ryecore.items.signature import utc_now
 from ryecore.policy.budget import Amount, Settlement
-from ryecore.runs.children import running_children
 from ryecore.state.model import Cost
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile
@@ -97,7 +96,8 @@ class _Ours:
         file = ThreadFile(thread_id, *self._file)
         log = await store.open_log(file)
         log.append("thread_started", file.to_dict())
-        await log.commit()
+        await log.write_ahead()
+        await log.write_soon()
         log.append("cognition_in", _TURN)
         begun = await log.sign(0)
         log.append("model_call", _TURN)
@@ -106,8 +106,8 @@ class _Ours:
         log.append("model_call_end", _TURN)
         log.append("cognition_out", _TURN)
         await log.sign(1)
-        await running_children(store, thread_id)
         account = await ledger.account(thread_id)
+        assert not account.has_running_children
         log.append("thread_completed", {})
         head = await log.sign(1)
         await log.write_ahead(closes=True)

@@ -323,6 +323,41 @@ async def test_records_beside_rows_that_are_refused_are_kept_for_the_next_write(
     store.close()
 
 
+async def test_a_log_begins_and_is_closed_with_rows(
+    workspace: Workspace, state: str, other: Any
+) -> None:
+    store = store_of(workspace, state)
+    await store.registry.register("a", "directive:acme/a")
+    await store.ledger.register("a", Amount(1000, 1000))
+    fence = await store.registry.claim("a")
+    now = utc_now()
+    log = await store.open_log(
+        ThreadFile("a", "directive:acme/a", "acme/a", "f" * 64, "running", now, now, None, {}, ())
+    )
+    log.append("thread_started", {})
+    await log.write_ahead()
+    written = "SELECT (SELECT count(*) FROM records), (SELECT count(*) FROM thread_files)"
+    assert other.execute(written).fetchone() == (0, 0)
+    await store.ledger.hold("a", 1, 1, HELD)
+    assert other.execute(written).fetchone() == (1, 1)
+    log.append("thread_completed", {})
+    head = await log.sign(1)
+    await log.write_ahead(closes=True)
+    await store.settle("a", "completed", {}, fence, head=(head.offset, head.digest))
+    writer = "SELECT pid IS NOT NULL, fence FROM logs"
+    assert other.execute(writer).fetchone() == (False, 1)
+    again, _ = await store.records.resume("a", (head.offset, head.digest))
+    log.append("late", {})  # it isn't lost without a word
+    with pytest.raises(StateError, match="is closed"):
+        await log.close()
+    await log.close()
+    assert other.execute(writer).fetchone() == (True, 2)  # it has another writer
+    assert not store._database._joining  # type: ignore[attr-defined]
+    await again.close()
+    assert (await store.records.verify("a", (head.offset, head.digest), ended=True)).ok
+    store.close()
+
+
 async def test_streamed_text_is_followed_elsewhere_before_the_turn_ends(
     workspace: Workspace, state: str
 ) -> None:

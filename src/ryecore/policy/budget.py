@@ -120,6 +120,7 @@ class Account:
         reserves_tokens: The same of its tokens.
         state: `open`, or the status that its thread ended with.
         stopped: Whether it, or one above it, cost more than was held: nothing more is held here.
+        has_running_children: Whether threads that were registered below it have not ended.
     """
 
     thread_id: str
@@ -133,6 +134,7 @@ class Account:
     reserves_tokens: bool = True
     state: str = "open"
     stopped: bool = False
+    has_running_children: bool = False
 
     @property
     def total(self) -> Amount:

@@ -217,6 +217,8 @@ async def start_run(
         )
     host.supervisor.start(host.tasks)
     await life.begin()
+    if life.recorder is not None:
+        await life.recorder.flush()  # who gets the handle finds the run's file and log
     started = handle(life)
     if life.execution is not None:
         life.execution.moves()

@@ -5,7 +5,7 @@ Source: docs/design/threads.md#hooks; decision 42.
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from typing import Final, Literal, cast
 
@@ -116,6 +116,8 @@ class HookRunner:
 
     Attributes:
         tell: Records each run of a hook; None until the thread's log is open.
+        flush: Writes what the thread's log has so far, before a hook runs an item: that may read
+            the thread's file. None until the log is open.
     """
 
     def __init__(
@@ -131,6 +133,7 @@ class HookRunner:
     ) -> None:
         self._dispatcher = dispatcher
         self.tell = tell
+        self.flush: Callable[[], Awaitable[None]] | None = None
         self._directive_ctx = directive_ctx
         self._host_ctx = host_ctx
         self._muted = muted
@@ -222,6 +225,8 @@ class HookRunner:
                 run.blocks.append(block)
         elif action.item is not None:
             await check_hook(hook, self._dispatcher.chain)  # the tool may have been replaced
+            if self.flush is not None:
+                await self.flush()
             given = fill_parameters(action.parameters, context)
             if action.item.kind == "directive":
                 muted = self._muted | {hook.key}

@@ -28,11 +28,11 @@ from ryecore.errors import (
 )
 from ryecore.items.signature import utc_now
 from ryecore.policy import CallContext, CancelToken
-from ryecore.policy.budget import Amount
+from ryecore.policy.budget import Account, Amount
 from ryecore.policy.cancelling import bounded_by, is_cancelled, run_to_end
 from ryecore.policy.limits import LayeredLimits, Limits
 from ryecore.runs.bounds import RunBounds, find_parent
-from ryecore.runs.children import running_children, stop_children, wait_for_children
+from ryecore.runs.children import stop_children, wait_for_children
 from ryecore.runs.host import RunHost
 from ryecore.runs.ports import RunSpending
 from ryecore.runs.request import RunRequest, register_run
@@ -67,7 +67,9 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         self._ctx = ctx
         self.execution = ctx.execution
         self._started = time.monotonic()
-        self._may_have_children = True
+        self._seen: tuple[Account, Unwritten] | None = None
+        """Its account, once no child runs, and what it had to settle then."""
+
         self._has_lost_lease = False
         self._parent: RunBounds | None = None
         self._fence = request.registered.fence if request.registered else None
@@ -140,6 +142,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
     async def settle_spending(self) -> None:
         """Settle what the run has spent so far."""
+        self._seen = None
         if self._spending is not None:
             await self._spending.settle_unwritten()
 
@@ -325,8 +328,10 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
         A run without running children has nothing left to stop, so a request to stop is too late.
         """
-        self._may_have_children = bool(await running_children(self._store, self.run_id))
-        if not self._may_have_children:
+        unwritten = self._unwritten()
+        account = await self._store.ledger.account(self.run_id)
+        if not account.has_running_children:
+            self._seen = (account, unwritten)
             return ending
         tokens = (self.cancellation, self._ctx.cancellation)
         with bounded_by(*tokens, deadline=self._deadline):
@@ -364,14 +369,17 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
     async def _settle(self, ending: EndingT) -> ResultT:
         store, run_id = self._store, self.run_id
-        if self._may_have_children:
+        if self._seen is None:
             await stop_children(store, run_id)
         if self._spending is not None and self._spending.has_overspent:
             await self.settle_spending()
         ending = await self._conclude(ending)
         log, unwritten = self.recorder, self._unwritten()
         cost = unwritten.cost
-        account = await store.ledger.account(run_id)
+        if self._seen is not None and self._seen[1] == unwritten:
+            account = self._seen[0]
+        else:  # something was charged to it since
+            account = await store.ledger.account(run_id)
         total, unwritten = unwritten.total(account), evolve(unwritten, own=account.own)
         result = self._make_result(ending, cost, total)
         await self._log_end(ending, cost, total)

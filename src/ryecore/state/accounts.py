@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from ryecore.errors import BudgetError
 from ryecore.policy.budget import MOST, Account, Amount, outstanding
 from ryecore.state.refusals import not_registered, refuse_closed, refuse_opening
-from ryecore.state.schema import OPEN_ACCOUNT, below
+from ryecore.state.schema import IS_ACTIVE, OPEN_ACCOUNT, below
 from ryecore.state.statements import Row, Statements
 
 __all__ = [
@@ -283,6 +283,8 @@ def _moved(row: Row, dimension: str, *, released: bool) -> tuple[int, int, int]:
 
 ACCOUNT: Final = (
     "SELECT parent_id, state, reserves_spend, reserves_tokens, stopped,"
+    " EXISTS (SELECT 1 FROM threads AS child WHERE child.parent_id = accounts.thread_id"
+    f" AND child.{IS_ACTIVE}) AS has_running_children,"
     " spend_ceiling, tokens_ceiling, spend_own, tokens_own, spend_children, tokens_children,"
     " spend_held, tokens_held, spend_reserved, tokens_reserved FROM accounts WHERE thread_id = ?"
 )
@@ -291,7 +293,7 @@ ACCOUNT: Final = (
 
 def account_of(thread_id: str, row: Row) -> Account:
     """Return a row of `ACCOUNT` as an account."""
-    parent_id, state, reserves_spend, reserves_tokens, stopped, *amounts = row
+    parent_id, state, reserves_spend, reserves_tokens, stopped, has_running, *amounts = row
     spend, tokens = amounts[::2], amounts[1::2]
     ceiling, own, children, held, reserved = map(Amount, spend, tokens)
     return Account(
@@ -306,6 +308,7 @@ def account_of(thread_id: str, row: Row) -> Account:
         reserves_tokens=bool(reserves_tokens),
         state=state,
         stopped=bool(stopped),
+        has_running_children=bool(has_running),
     )
 
 

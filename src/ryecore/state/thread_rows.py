@@ -29,6 +29,7 @@ from ryecore.state.statements import DatabaseTime, Row, Statements
 
 __all__ = [
     "CLAIM",
+    "NO_OWNER",
     "OWNERSHIP",
     "SET_LEASE",
     "SET_OWNERSHIP",
@@ -39,6 +40,7 @@ __all__ = [
     "cost_values",
     "count_spawn",
     "crash_result",
+    "created_record",
     "describe_death",
     "end_abandoned",
     "end_row",
@@ -350,7 +352,8 @@ _INSERT: Final = (
 )
 
 
-_NO_OWNER: Final = (None, None, None, None, 0)
+NO_OWNER: Final = (None, None, None, None, 0)
+"""The columns of a row without an owner, as `columns` returns them."""
 
 
 def insert_row(
@@ -381,20 +384,53 @@ def insert_row(
         (
             *(thread_id, item_id, parent_id, root_id, model, written, chain_root_id),
             *(continued, *requests, as_json(dict(labels)) if labels else None, queue),
-            *(_NO_OWNER if owner is None else columns(owner)),
+            *(NO_OWNER if owner is None else columns(owner)),
             *lease,
         ),
     ).fetchone()
     if inserted is None:
         raise id_taken(thread_id)
-    (now,) = inserted
+    return created_record(
+        thread_id,
+        item_id,
+        parent_id,
+        at=inserted[0],
+        root_id=root_id,
+        owner=owner,
+        lease=lease,
+        requests=requests,
+        model=model,
+        limits=limits,
+        follows=follows,
+        labels=labels,
+        queue=queue,
+    )
+
+
+def created_record(
+    thread_id: str,
+    item_id: str,
+    parent_id: str | None,
+    *,
+    at: str,
+    root_id: str,
+    owner: ProcessId | None,
+    lease: tuple[float, float],
+    requests: tuple[bool, bool],
+    model: str | None,
+    limits: Mapping[str, object] | None,
+    follows: Predecessor | None,
+    labels: Mapping[str, str],
+    queue: str | None,
+) -> ThreadRecord:
+    """Return the record of a row that was just created, without reading it again."""
     return ThreadRecord(
         thread_id=thread_id,
         item_id=item_id,
         parent_id=parent_id,
         status="created",
-        created_at=now,
-        updated_at=now,
+        created_at=at,
+        updated_at=at,
         completed_at=None,
         owner=owner,
         fence=0,
@@ -403,8 +439,8 @@ def insert_row(
         cancel_requested=requests[0],
         kill_requested=requests[1],
         model=model,
-        continuation_of=continued,
-        chain_root_id=chain_root_id,
+        continuation_of=None if follows is None else follows.thread_id,
+        chain_root_id=None if follows is None else follows.chain_root_id,
         root_id=root_id,
         limits=None if limits is None else dict(limits),
         labels=dict(labels),

@@ -246,7 +246,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         log = await store.open_log(self._file)
         await write_capabilities(store, self._file, thread.palette)
         self._recorder = ThreadRecorder(self.run_id, log, store.records, self._ctx.event_sink)
-        self._hooks.tell = self._recorder.tell
+        self._hooks.tell, self._hooks.flush = self._recorder.tell, self._recorder.flush
         began = started_payload(
             self._file, self._directive.inputs, thread.palette, self._request.thread.muted_hooks
         )
@@ -254,7 +254,8 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         if continues is not None:
             # In one write: from its first line on, the thread can be resumed with its history.
             self._recorder.append(*continued_record(continues))
-        await self._recorder.commit()
+        await self._recorder.write_ahead()  # on a server it is written with the first hold
+        await self._recorder.write_soon()
 
     # Run
 

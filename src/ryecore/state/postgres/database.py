@@ -20,18 +20,22 @@ from threading import local
 from typing import Any, Final, TypeVar, cast
 
 import psycopg
-from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
-from ryecore.errors import InputError, RyeError, StateError, StateUnreachable
+from ryecore.errors import StateError
 from ryecore.state.postgres.address import PostgresAddress, address_refused
+from ryecore.state.postgres.failures import failure_of
 from ryecore.state.postgres.joining import Ahead, JoiningLog
+from ryecore.state.postgres.promised import OneByOne, Promises
 from ryecore.state.postgres.schema import MIGRATIONS
 from ryecore.state.postgres.session import ServerClock, Session, value_of
+from ryecore.state.postgres.whole_threads import NOT_USUAL
 from ryecore.state.statements import Rows, Statements
 from ryecore.state.waiting import Workers, is_blocking, run_blocking
 
 __all__ = ["WORKERS", "PostgresDatabase", "in_worker", "in_workers"]
+
+# ruff: noqa: S608 - what is spliced into statements is this package's own constants
 
 T = TypeVar("T")
 
@@ -54,8 +58,9 @@ _SETTINGS: Final = {
 _MIGRATING: Final = crc32(b"ryecore migrations") & 0x7FFFFFFF
 _WRITING: Final = crc32(b"ryecore writers") & 0x7FFFFFFF
 _IN_TREE: Final = crc32(b"ryecore trees") & 0x7FFFFFFF
-_CONNECTION_CODES: Final = ("", "08", "3D", "53", "57")
-"""What begins the codes of a server that is away, full or stopping; "" where none answered."""
+_SHARED: Final = "lock_tree(?, ?, ?, ?, TRUE)"
+"""Turns of one tree go beside each other, and never beside its sums."""
+
 WORKERS: Final = Workers("ryecore_postgres_workers", _MOST_CONNECTIONS)
 
 
@@ -65,6 +70,7 @@ class _Current(local):
     session: Session | None = None
     tree: str | None = None
     undone: BaseException | None = None
+    promises: Promises | None = None
 
 
 class PostgresDatabase:
@@ -104,7 +110,7 @@ class PostgresDatabase:
 
         What the log of the thread `tree` has to write comes first in it.
         """
-        session = self._current.session
+        session = self._running()
         if session is not None:
             if tree is None and self._current.tree is not None:
                 raise RuntimeError("This operation reaches beyond the tree of its transaction.")
@@ -121,6 +127,17 @@ class PostgresDatabase:
             yield session
             if ahead is not None and not locked.fetchone()[0]:
                 raise ahead.refused()
+
+    @property
+    def promises(self) -> Promises | None:
+        """The operations of this thread's transaction that are noted before any is run, if so."""
+        return self._current.promises
+
+    def _running(self) -> Session | None:
+        """Return the transaction of several operations that this thread is in, if any."""
+        if self._current.promises is not None:
+            raise OneByOne  # its results are needed now
+        return self._current.session
 
     @property
     def holds_lock(self) -> bool:
@@ -171,7 +188,7 @@ class PostgresDatabase:
         if tree is None:
             return session.execute("SELECT pg_advisory_xact_lock(?, ?)", self.lock)
         call, values = ("TRUE", ()) if ahead is None else (ahead.call, ahead.values)
-        locked = f"SELECT {call} FROM lock_tree(?, ?, ?, ?, FALSE)"  # noqa: S608 - constants
+        locked = f"SELECT {call} FROM lock_tree(?, ?, ?, ?, FALSE)"
         return session.execute(locked, (*values, *self.tree_lock, tree))
 
     @asynccontextmanager
@@ -185,6 +202,9 @@ class PostgresDatabase:
     ) -> T:
         """Run operations as one transaction; see `Transactions.together`."""
         current = self._current
+        if tree is not None and current.session is None:
+            with suppress(OneByOne):
+                return self._all_at_once(work, tree)
         with self.write(tree) as run:
             current.session, current.tree, current.undone = cast("Session", run), tree, None
             try:
@@ -194,6 +214,37 @@ class PostgresDatabase:
             finally:
                 current.session = current.tree = None
         return result
+
+    def _all_at_once(self, work: Callable[[], Coroutine[Any, Any, T]], tree: str) -> T:
+        """Run operations as one statement; OneByOne where they aren't a usual case."""
+        current = self._current
+        current.promises = promises = Promises(tree)
+        try:
+            result = run_blocking(work())
+        finally:
+            current.promises = None
+        function, values = promises.call()
+        if not self.call_in_tree(tree, function, values):
+            raise OneByOne
+        return result
+
+    def call_in_tree(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
+        """Call a function of the server, within the tree of a thread whose lock it shares.
+
+        What the thread's log has to write is written before, in the same statement.
+        """
+        lock = (*self.tree_lock, thread_id)
+        with self.joined(thread_id) as ahead:
+            if ahead is None:
+                return self.call(f"SELECT {function} FROM {_SHARED}", (*values, *lock))
+            query = (  # without the OFFSET, both calls would be one level, and their order open
+                f"SELECT CASE WHEN written THEN ARRAY[{function}] END"
+                f" FROM (SELECT {ahead.call} AS written FROM {_SHARED} OFFSET 0) AS ahead"
+            )
+            result = self.call(query, (*values, *ahead.values, *lock))
+            if result is None:
+                raise ahead.refused()
+            return result[0]
 
     @contextmanager
     def _part(self, session: Session) -> Iterator[None]:
@@ -210,8 +261,9 @@ class PostgresDatabase:
     @contextmanager
     def look(self) -> Iterator[Statements]:
         """Yield a connection whose queries all see the same state."""
-        if self._current.session is not None:
-            yield self._current.session
+        running = self._running()
+        if running is not None:
+            yield running
             return
         with self._failing("read"), self._session() as session:
             session.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -222,8 +274,9 @@ class PostgresDatabase:
 
     def read(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """Return the rows that a query finds."""
-        if self._current.session is not None:
-            return self._current.session.execute(query, parameters).fetchall()
+        running = self._running()
+        if running is not None:
+            return running.execute(query, parameters).fetchall()
         with self._failing("read"), self._session() as session:
             return session.execute(query, parameters).fetchall()
 
@@ -232,26 +285,37 @@ class PostgresDatabase:
 
         It takes no lock but those of its rows, and is a transaction of its own.
         """
-        if self._current.session is not None:
-            return self._current.session.execute(statement, parameters).rowcount
+        running = self._running()
+        if running is not None:
+            return running.execute(statement, parameters).rowcount
         with self._failing("written"), self._session() as session:
             return session.execute(statement, parameters).rowcount
 
     def put(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         """Run one statement as `change` does, whatever it changes: in a transaction, unawaited."""
-        if self._current.session is not None:
-            self._current.session.execute(statement, parameters)
+        running = self._running()
+        if running is not None:
+            running.execute(statement, parameters)
         else:
             self.change(statement, parameters)
 
     def call(self, query: str, parameters: Sequence[Any] = ()) -> Any:
         """Run one statement as `change` does, and return the first value of its row, if any."""
-        if self._current.session is not None:
-            row = self._current.session.execute(query, parameters).fetchone()
-        else:
-            with self._failing("written"), self._session() as session:
-                row = session.execute(query, parameters).fetchone()
+        row = self.row(query, parameters)
         return None if row is None else row[0]
+
+    def row(self, query: str, parameters: Sequence[Any] = ()) -> Any:
+        """Run one statement as `change` does, and return its row, if any."""
+        running = self._running()
+        if running is not None:
+            return running.execute(query, parameters).fetchone()
+        with self._failing("written"), self._session() as session:
+            try:
+                return session.execute(query, parameters).fetchone()
+            except psycopg.Error as problem:
+                if problem.sqlstate == NOT_USUAL:
+                    raise OneByOne from None
+                raise
 
     async def fetch(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """Return the same to an operation."""
@@ -380,7 +444,7 @@ class PostgresDatabase:
         try:
             yield
         except psycopg.Error as problem:
-            raise _failure(self._address.shown, done, problem) from problem
+            raise failure_of(self._address.shown, done, problem) from problem
 
 
 def in_workers(part: T) -> T:
@@ -410,29 +474,3 @@ class _InWorkers:
 
         self.__dict__[name] = run
         return run
-
-
-def _failure(shown: str, done: str, problem: psycopg.Error) -> RyeError:
-    """Return the error for a failed statement or connection; no text of it has a password."""
-    told = problem.diag.message_primary or str(problem).strip().partition("\n")[0]
-    failed = f"{shown} can't be {done}: {told.rstrip('.') or type(problem).__name__}."
-    code = problem.sqlstate or ""
-    if "authentication failed" in told or "no password supplied" in told or code[:2] == "28":
-        return StateUnreachable(
-            failed, next_step="See the user and the password: in the address, PGPASSWORD, ~/.pgpass"
-        )
-    if 'database "' in told and "does not exist" in told:
-        return StateUnreachable(failed, next_step="Make it (createdb), or name another one.")
-    if isinstance(problem, psycopg.DataError) and not code:  # before the server saw it
-        return InputError(failed, next_step="Leave out what no text in PostgreSQL may hold.")
-    if isinstance(problem, errors.LockNotAvailable):
-        return StateError(failed, next_step="Another process writes for too long: try again.")
-    if isinstance(problem, errors.InsufficientPrivilege):
-        return StateError(
-            failed, next_step="Let the user create a schema, or make one that the user owns."
-        )
-    if isinstance(problem, psycopg.OperationalError) and code[:2] in _CONNECTION_CODES:
-        return StateUnreachable(
-            failed, next_step="See that the server runs, and can be reached from here with psql."
-        )
-    return StateError(failed, next_step="See the log of the server.")

@@ -12,18 +12,16 @@ from ryecore.errors import InsufficientBudget
 from ryecore.policy.budget import Amount, Mark, Settled, Settlement
 from ryecore.state.model import Cost
 from ryecore.state.postgres.database import PostgresDatabase
+from ryecore.state.postgres.registry import cost_array
 from ryecore.state.sql_ledger import AS_HELD, SqlLedger, whole_numbers
 from ryecore.state.thread_rows import new_lease
 
 __all__ = ["PostgresLedger"]
 
-# ruff: noqa: S608 - what is spliced into statements is this package's own constants
 
 _EXCHANGE: Final = f"exchange_hold({', '.join('?' * 20)})"
 _HOLD: Final = f"hold_alone({', '.join('?' * 9)})"
 _SETTLE: Final = f"settle_alone({', '.join('?' * 10)})"
-_IN_TREE: Final = "lock_tree(?, ?, ?, ?, TRUE)"
-"""Turns of one tree go beside each other, and never beside its sums."""
 
 _CANCEL, _HAND_OFF = 1, 2
 
@@ -42,18 +40,36 @@ class PostgresLedger(SqlLedger):
         server = self._server
         if server.holds_lock:  # that of the tree, or the schema's
             return server.call(f"SELECT {function}", values)
-        lock = (*server.tree_lock, thread_id)
-        with server.joined(thread_id) as ahead:
-            if ahead is None:
-                return server.call(f"SELECT {function} FROM {_IN_TREE}", (*values, *lock))
-            query = (  # without the OFFSET, both calls would be one level, and their order open
-                f"SELECT CASE WHEN written THEN ARRAY[{function}] END"
-                f" FROM (SELECT {ahead.call} AS written FROM {_IN_TREE} OFFSET 0) AS ahead"
-            )
-            result = server.call(query, (*values, *ahead.values, *lock))
-            if result is None:
-                raise ahead.refused()
-            return result[0]
+        return server.call_in_tree(thread_id, function, values)
+
+    @override
+    async def register(self, thread_id: str, ceiling: Amount) -> None:
+        promises = self._server.promises
+        if promises is not None and promises.opens(thread_id, None, *whole_numbers(ceiling)):
+            return
+        await super().register(thread_id, ceiling)
+
+    @override
+    async def reserve(
+        self,
+        thread_id: str,
+        parent_id: str,
+        wanted: Amount,
+        *,
+        reserves_spend: bool,
+        reserves_tokens: bool,
+    ) -> Amount:
+        promises, amounts = self._server.promises, whole_numbers(wanted)
+        reserves_all = reserves_spend and reserves_tokens
+        if promises is not None and reserves_all and promises.opens(thread_id, parent_id, *amounts):
+            return Amount(*amounts)
+        return await super().reserve(
+            thread_id,
+            parent_id,
+            wanted,
+            reserves_spend=reserves_spend,
+            reserves_tokens=reserves_tokens,
+        )
 
     @override
     async def hold(
@@ -83,10 +99,15 @@ class PostgresLedger(SqlLedger):
         mark: Mark = "counted",
         snapshot: Cost | None = None,
     ) -> Settled:
-        *cost, is_estimated = (None,) if snapshot is None else _cost_values(snapshot)
+        promises = self._server.promises
+        if promises is not None and snapshot is None:
+            charged = Amount(*whole_numbers(actual))
+            if promises.settles(thread_id, (turn, attempt), charged, mark):
+                return AS_HELD
+        cost, is_estimated = (None, None) if snapshot is None else cost_array(snapshot)
         values = (
             *(thread_id, turn, attempt, mark, *whole_numbers(actual), *new_lease()),
-            *(cost or None, is_estimated),
+            *(cost, is_estimated),
         )
         requests = self._call(thread_id, _SETTLE, values)
         if requests is None:
@@ -115,7 +136,7 @@ class PostgresLedger(SqlLedger):
     ) -> tuple[tuple[Settled, ...], InsufficientBudget | Literal["stopped"] | None]:
         if len(settlements) == 1 and head is not None:
             (one,) = settlements
-            *cost, is_estimated = _cost_values(snapshot)
+            cost, is_estimated = cost_array(snapshot)
             values = (
                 *(*self._server.lock, thread_id, one.turn, one.attempt, one.mark),
                 *(*whole_numbers(one.held), *whole_numbers(one.actual)),
@@ -134,16 +155,3 @@ class PostgresLedger(SqlLedger):
             head=head,
             hands_off=hands_off,
         )
-
-
-def _cost_values(cost: Cost) -> tuple[object, ...]:
-    return (
-        cost.turns,
-        cost.input_tokens,
-        cost.output_tokens,
-        cost.spend_microcents,
-        cost.cached_tokens,
-        cost.unpriced,
-        cost.cache_saved_microcents,
-        cost.estimated,
-    )

@@ -36,17 +36,7 @@ _IDLE_S: Final = 1.0
 _SOON_S: Final = 0.05
 
 _APPEND: Final = "append_records(?, ?, ?, ?, ?, ?, ?)"
-_OPEN: Final = (
-    "WITH opened AS (INSERT INTO logs (thread_id, length, boot_id, pid_namespace, pid, start_ticks,"
-    " time_namespace, lease_until, owner_fence)"
-    " SELECT thread_id, CAST(? AS bigint), ?, ?, ?, ?, ?, ?, fence FROM threads"
-    " WHERE thread_id = ? AND completed_at IS NULL ON CONFLICT DO NOTHING RETURNING thread_id),"
-    " put AS (INSERT INTO thread_files (thread_id, body)"
-    " SELECT thread_id, CAST(? AS text) FROM opened"
-    " ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body)"
-    " INSERT INTO records (thread_id, start, body)"
-    " SELECT thread_id, 0, CAST(? AS text) FROM opened RETURNING TRUE"
-)
+_OPEN: Final = "open_log(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _LENGTH: Final = (
     "SELECT length FROM logs WHERE logs.thread_id = ? AND logs.fence = ?"
     " AND (owner_fence IS NULL OR EXISTS (SELECT 1 FROM threads AS it"
@@ -102,11 +92,12 @@ os.register_at_fork(after_in_child=_LATE.reset)
 
 
 class _Write(NamedTuple):
-    """A write of all buffered lines: how many, their bytes, the chain after them, its values."""
+    """A write of all buffered lines: how many, their bytes, the chain after them, its statement."""
 
     lines: int
     size: int
     chain: Chain
+    call: str
     values: tuple[Any, ...]
 
 
@@ -139,6 +130,7 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
 
         self._closes = False
         self._is_closed = False
+        self._is_released = False
         self._is_streaming = False
         self._is_due = False
 
@@ -175,10 +167,7 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
         if self._pieces:
             self._keep_delta()
         self._closes = closes
-        if self._file is not None:
-            await self.flush()
-        else:
-            self._database.join(self._thread_id, self)
+        self._database.join(self._thread_id, self)
 
     @override
     async def commit(self) -> None:
@@ -207,13 +196,15 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
 
     @override
     async def close(self) -> None:
-        if not self._is_closed:
+        if not self._is_released:
+            self._is_released = True
             try:
-                await self.flush()
+                await self.flush()  # refused where the last write has closed it, and more came
             finally:
-                self._is_closed = True
+                is_open, self._is_closed = not self._is_closed, True
                 self._database.leave(self._thread_id, self)
-                await self._in_worker(self._release)
+                if is_open:
+                    await self._in_worker(self._release)
 
     async def _in_worker(self, work: Callable[[], T]) -> T:
         if self._pieces:
@@ -239,24 +230,23 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
         write = self._next_write()
         if write is None:
             return
-        opens = self._file is not None
         with self._in_doubt_unless_done(write):
-            called = _OPEN if opens else f"SELECT {_APPEND}"
-            if not self._database.call(called, write.values):
-                raise self._exists() if opens and self._is_there() else self._refused()
+            if not self._database.call(f"SELECT {write.call}", write.values):
+                raise self._why_refused()
 
     @contextmanager
     def joining(self) -> Iterator[Ahead | None]:
         """Write the buffered lines within a transaction of others; None where there are none."""
         with self._writing:
             self._resolve_doubt()
-            write = self._next_write(closes=self._closes)
+            closes = self._closes and self._file is None
+            write = self._next_write(closes=closes)
             if write is None:
                 yield None
                 return
             with self._in_doubt_unless_done(write):
-                yield Ahead(_APPEND, write.values, self._refused)
-            self._is_closed = self._closes
+                yield Ahead(write.call, write.values, self._why_refused)
+            self._is_closed = closes
 
     def _next_write(self, *, closes: bool = False) -> _Write | None:
         lines = len(self._lines)  # others may append meanwhile
@@ -270,17 +260,16 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
         text = "".join(self._lines[:lines])
         size, chain = len(text), self._chain_after_kept(lines, text.encode("ascii"))
         lease, _ = new_lease()
-        values: tuple[Any, ...]
         if self._file is None:
             values = (self._thread_id, self._fence, self._offset, size, text, lease, closes)
-        else:
-            owner, file = columns(current_process()), self._file.decode()
-            values = (size, *owner, lease, self._thread_id, file, text)
-        return _Write(lines, size, chain, values)
+            return _Write(lines, size, chain, _APPEND, values)
+        owner, file = columns(current_process()), self._file.decode()
+        opening = (self._thread_id, size, *owner, lease, file, text)
+        return _Write(lines, size, chain, _OPEN, opening)
 
     @contextmanager
     def _in_doubt_unless_done(self, write: _Write) -> Iterator[None]:
-        lines, size, chain, _ = write
+        lines, size, chain = write[:3]
         try:
             yield
         except StateUnreachable:
@@ -313,6 +302,10 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
             f"The transcript of {self._thread_id} can't be made: it exists.",
             next_step="Start a thread with another id, or resume this one.",
         )
+
+    def _why_refused(self) -> RyeError:
+        is_other = self._file is not None and self._is_there()
+        return self._exists() if is_other else self._refused()
 
     def _refused(self) -> ThreadConflict:
         return ThreadConflict(

@@ -9,6 +9,8 @@ Source: decisions 35 to 40, 77 and 81.
 from collections.abc import Sequence
 from typing import Final
 
+from ryecore.state.postgres.whole_threads import WHOLE_THREADS
+
 __all__ = ["MIGRATIONS"]
 
 MIGRATIONS: Final[Sequence[str]] = (
@@ -379,5 +381,6 @@ MIGRATIONS: Final[Sequence[str]] = (
     CREATE TRIGGER tell_of_outcome AFTER UPDATE OF outcome ON requests
         FOR EACH ROW EXECUTE FUNCTION tell('changed');
     """,
+    WHOLE_THREADS,
 )
 """The statements that upgrade each version of the schema to the next."""

@@ -8,10 +8,10 @@ from ryecore.state.postgres.ledger import PostgresLedger
 from ryecore.state.postgres.notices import Notices
 from ryecore.state.postgres.objects import PostgresObjects
 from ryecore.state.postgres.records import PostgresRecordStore
+from ryecore.state.postgres.registry import PostgresRegistry
 from ryecore.state.postgres.run_queue import PostgresRunQueue
 from ryecore.state.postgres.thread_files import PostgresThreadFiles
 from ryecore.state.sql_approvals import SqlApprovals
-from ryecore.state.sql_registry import SqlRegistry
 from ryecore.state.sql_tables import SqlTables
 
 __all__ = ["open_tables"]
@@ -33,7 +33,7 @@ def open_tables(address: str, place: str) -> SqlTables:
     database.set_up()
     return SqlTables(
         database,
-        in_workers(SqlRegistry(database)),
+        in_workers(PostgresRegistry(database)),
         in_workers(PostgresLedger(database)),
         in_workers(SqlApprovals(database)),
         Notices(database),

@@ -41,7 +41,9 @@ class PostgresThreadFiles:
 
     async def end(self, thread_id: str, content: bytes) -> None:
         """Write the file of a thread that has ended, if it has one."""
-        await in_worker(lambda: self._database.put(_END, (content.decode(), thread_id)))
+        text, promises = content.decode(), self._database.promises
+        if promises is None or not promises.writes_file(thread_id, text):
+            await in_worker(lambda: self._database.put(_END, (text, thread_id)))
 
     async def get(self, thread_id: str) -> bytes:
         """Return the file of a thread; StateError where it has none."""

@@ -18,6 +18,7 @@ from ryecore.testing.state.ledger import LedgerCases
 from ryecore.testing.state.processes import ProcessCases
 from ryecore.testing.state.records import RecordCases
 from ryecore.testing.state.registry import RegistryCases
+from ryecore.testing.state.whole_threads import WholeThreadCases
 
 __all__ = [
     "ApprovalStore",
@@ -41,7 +42,9 @@ __all__ = [
 ]
 
 
-class StateConformance(RegistryCases, LedgerCases, ApprovalCases, RecordCases, ProcessCases):
+class StateConformance(
+    RegistryCases, LedgerCases, WholeThreadCases, ApprovalCases, RecordCases, ProcessCases
+):
     """What every store must do, with real processes that race and are killed.
 
     Subclass it in a test module and open the store:

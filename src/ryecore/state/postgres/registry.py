@@ -1,0 +1,149 @@
+"""The thread registry in PostgreSQL: a usual thread is registered by one statement.
+
+Source: docs/design/threads.md#registry; decisions 35, 36 and 77; ADR 053.
+"""
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Final
+
+from typing_extensions import override
+
+from ryecore.lillux.processes import ProcessId, current_process
+from ryecore.state.idempotency import IdempotencyKey
+from ryecore.state.model import Cost, Predecessor, SpawnLimit, Status, ThreadRecord
+from ryecore.state.postgres.database import PostgresDatabase
+from ryecore.state.sql_registry import SqlRegistry
+from ryecore.state.thread_rows import (
+    NO_OWNER,
+    as_json,
+    columns,
+    created_record,
+    new_lease,
+    ownership,
+)
+
+__all__ = ["PostgresRegistry", "cost_array"]
+
+_REGISTER: Final = f"SELECT * FROM register_alone({', '.join('?' * 17)})"  # noqa: S608 - constants
+
+
+class PostgresRegistry(SqlRegistry):
+    """The registry in PostgreSQL."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        super().__init__(database)
+        self._server = database
+
+    @override
+    async def register(
+        self,
+        thread_id: str,
+        item_id: str,
+        parent_id: str | None = None,
+        *,
+        owner: ProcessId | None = None,
+        model: str | None = None,
+        limits: Mapping[str, object] | None = None,
+        follows: Predecessor | None = None,
+        start: IdempotencyKey | None = None,
+        spawns: SpawnLimit | None = None,
+        labels: Mapping[str, str] | None = None,
+        queue: str | None = None,
+    ) -> ThreadRecord:
+        if follows is None and start is None and spawns is None:
+            owned = None if queue else owner or current_process()
+            lease = new_lease()
+            values = (
+                *(*self._server.tree_lock, thread_id, item_id, parent_id, model),
+                None if limits is None else as_json(limits),
+                as_json(dict(labels)) if labels else None,
+                *(queue, *(NO_OWNER if owned is None else columns(owned)), *lease),
+            )
+            made_at, root_id, cancelled, killed, kept = self._server.row(_REGISTER, values)
+            if made_at is not None:
+                return created_record(
+                    thread_id,
+                    item_id,
+                    parent_id,
+                    at=made_at,
+                    root_id=root_id,
+                    owner=owned,
+                    lease=lease,
+                    requests=(cancelled, killed),
+                    model=model,
+                    limits=limits,
+                    follows=None,
+                    labels=json.loads(kept) if kept else {},
+                    queue=queue,
+                )
+        return await super().register(
+            thread_id,
+            item_id,
+            parent_id,
+            owner=owner,
+            model=model,
+            limits=limits,
+            follows=follows,
+            start=start,
+            spawns=spawns,
+            labels=labels,
+            queue=queue,
+        )
+
+    @override
+    async def claim(
+        self,
+        thread_id: str,
+        owner: ProcessId | None = None,
+        *,
+        owns_process: bool = False,
+        token: str | None = None,
+        limits: Mapping[str, object] | None = None,
+        model: str | None = None,
+    ) -> int:
+        promises = self._server.promises
+        if promises is not None:
+            written = None if limits is None else as_json(limits)
+            hashed = None if token is None else sha256(token.encode()).hexdigest()
+            owned = ownership(owner or current_process())
+            if promises.claims(thread_id, (*owned, owns_process, written, model, hashed)):
+                return 1
+        return await super().claim(
+            thread_id, owner, owns_process=owns_process, token=token, limits=limits, model=model
+        )
+
+    @override
+    async def settle(
+        self,
+        thread_id: str,
+        status: Status,
+        result: object,
+        *,
+        fence: int | None = None,
+        head: tuple[int, str] | None = None,
+        snapshot: Cost | None = None,
+    ) -> None:
+        promises = self._server.promises
+        if promises is not None and fence is not None:
+            cost, is_estimated = (None, None) if snapshot is None else cost_array(snapshot)
+            at = head or (None, None)
+            end = (fence, status, as_json(result), *at, cost, is_estimated)
+            if promises.ends(thread_id, end):
+                return
+        await super().settle(thread_id, status, result, fence=fence, head=head, snapshot=snapshot)
+
+
+def cost_array(cost: Cost) -> tuple[list[int], bool]:
+    """Return a cost as functions of the server take it: numbers in an array, and the estimate."""
+    numbers = [
+        cost.turns,
+        cost.input_tokens,
+        cost.output_tokens,
+        cost.spend_microcents,
+        cost.cached_tokens,
+        cost.unpriced,
+        cost.cache_saved_microcents,
+    ]
+    return numbers, cost.estimated

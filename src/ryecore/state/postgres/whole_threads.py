@@ -1,0 +1,258 @@
+"""Functions of the server for a thread's beginning and end: each is one statement.
+
+They are the usual cases: accounts reserve all that they spend, nobody has asked the thread to stop,
+and nothing was done before. In any other case they change nothing, or raise `NOT_USUAL`, which
+undoes their transaction, and the operations are run one by one. So the rules of all other cases are
+written once, for both databases.
+
+They share the tree's lock, as turns do. What they change of an account above is one UPDATE with its
+condition in it, the last of the function, so that this row is locked for the commit alone. Each
+locks the rows of its own thread first, then that above, so that none waits in a circle.
+
+Source: docs/design/threads.md#budget; decisions 39, 40 and 77; ADR 053.
+"""
+
+from typing import Final
+
+__all__ = ["NOT_USUAL", "WHOLE_THREADS"]
+
+NOT_USUAL: Final = "RY001"
+"""The code of the error of a case that isn't the usual one."""
+
+WHOLE_THREADS: Final = """
+ALTER TABLE accounts
+    DROP CONSTRAINT accounts_spend_ceiling_check, DROP CONSTRAINT accounts_spend_own_check,
+    DROP CONSTRAINT accounts_spend_children_check, DROP CONSTRAINT accounts_spend_held_check,
+    DROP CONSTRAINT accounts_spend_reserved_check, DROP CONSTRAINT accounts_spend_cascaded_check,
+    DROP CONSTRAINT accounts_tokens_ceiling_check, DROP CONSTRAINT accounts_tokens_own_check,
+    DROP CONSTRAINT accounts_tokens_children_check, DROP CONSTRAINT accounts_tokens_held_check,
+    DROP CONSTRAINT accounts_tokens_reserved_check, DROP CONSTRAINT accounts_tokens_cascaded_check,
+    ADD CONSTRAINT nothing_is_negative CHECK (least(
+        spend_ceiling, spend_own, spend_children, spend_held, spend_reserved, spend_cascaded,
+        tokens_ceiling, tokens_own, tokens_children, tokens_held, tokens_reserved, tokens_cascaded
+    ) >= 0);
+ALTER TABLE charges
+    DROP CONSTRAINT charges_held_spend_check, DROP CONSTRAINT charges_held_tokens_check,
+    DROP CONSTRAINT charges_spend_check, DROP CONSTRAINT charges_tokens_check,
+    DROP CONSTRAINT charges_mark_check,
+    ADD CONSTRAINT nothing_is_negative CHECK (least(held_spend, held_tokens, spend, tokens) >= 0
+        AND mark IN ('held', 'counted', 'estimated', 'assumed', 'freed'));
+CREATE OR REPLACE FUNCTION hold_alone(
+    of_thread text, held_turn bigint, held_attempt bigint, more_spend bigint,
+    more_tokens bigint, lease double precision, lease_machine double precision,
+    head_length bigint, head_digest text
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE accounts SET
+        spend_held = spend_held + more_spend, tokens_held = tokens_held + more_tokens
+        WHERE accounts.thread_id = of_thread
+        AND state = 'open' AND NOT stopped AND reserves_spend AND reserves_tokens
+        AND spend_own + spend_children + spend_held + spend_reserved + more_spend <= spend_ceiling
+        AND tokens_own + tokens_children + tokens_held + tokens_reserved + more_tokens
+            <= tokens_ceiling;
+    IF NOT FOUND THEN
+        RETURN FALSE;
+    END IF;
+    INSERT INTO charges (thread_id, turn, attempt, held_spend, held_tokens)
+        VALUES (of_thread, held_turn, held_attempt, more_spend, more_tokens)
+        ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN -- this try has a charge
+        UPDATE accounts SET
+            spend_held = spend_held - more_spend, tokens_held = tokens_held - more_tokens
+            WHERE accounts.thread_id = of_thread;
+        RETURN FALSE;
+    END IF;
+    UPDATE threads SET lease_until = lease, lease_machine_s = lease_machine,
+        transcript_length = coalesce(head_length, transcript_length),
+        transcript_digest = coalesce(head_digest, transcript_digest)
+        WHERE thread_id = of_thread;
+    RETURN TRUE;
+END $$;
+CREATE FUNCTION register_alone(
+    lock_group int, lock_id int, tree_group int, of_thread text, of_item text, of_parent text,
+    of_model text, of_limits text, of_labels text, of_queue text,
+    of_boot text, of_pid_namespace bigint, of_pid bigint, of_start bigint, of_time bigint,
+    lease double precision, lease_machine double precision,
+    OUT at text, OUT root text, OUT cancels boolean, OUT kills boolean, OUT all_labels text
+) LANGUAGE plpgsql AS $$
+BEGIN
+    root := of_thread;
+    cancels := FALSE;
+    kills := FALSE;
+    IF of_parent IS NULL THEN
+        PERFORM pg_advisory_xact_lock_shared(lock_group, lock_id);
+    ELSE
+        PERFORM lock_tree(lock_group, lock_id, tree_group, of_parent, TRUE);
+        SELECT root_id, cancel_requested, kill_requested, labels
+            INTO root, cancels, kills, all_labels FROM threads WHERE thread_id = of_parent;
+        IF NOT FOUND OR all_labels <> of_labels THEN
+            RETURN;
+        END IF;
+    END IF;
+    all_labels := coalesce(all_labels, of_labels);
+    at := to_char(statement_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
+    INSERT INTO threads (thread_id, item_id, parent_id, root_id, model, limits,
+        cancel_requested, kill_requested, labels, queue, created_at, updated_at,
+        boot_id, pid_namespace, pid, start_ticks, time_namespace, lease_until, lease_machine_s)
+        VALUES (of_thread, of_item, of_parent, root, of_model, of_limits,
+        cancels, kills, all_labels, of_queue, at, at,
+        of_boot, of_pid_namespace, of_pid, of_start, of_time, lease, lease_machine)
+        ON CONFLICT (thread_id) DO NOTHING;
+    IF NOT FOUND THEN
+        at := NULL;
+    END IF;
+END $$;
+CREATE FUNCTION begin_alone(
+    of_thread text, above text, spend bigint, tokens bigint,
+    of_boot text, of_pid_namespace bigint, of_pid bigint, of_start bigint, of_time bigint,
+    lease double precision, lease_machine double precision,
+    is_own_process boolean, of_limits text, of_model text, of_token text
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    IF above IS NOT NULL THEN
+        PERFORM FROM accounts WHERE thread_id = above
+            AND state = 'open' AND NOT stopped AND reserves_spend AND reserves_tokens
+            AND spend_own + spend_children + spend_held + spend_reserved + spend
+                <= spend_ceiling
+            AND tokens_own + tokens_children + tokens_held + tokens_reserved + tokens
+                <= tokens_ceiling;
+        IF NOT FOUND THEN
+            RETURN FALSE;
+        END IF;
+    END IF;
+    UPDATE threads SET boot_id = of_boot, pid_namespace = of_pid_namespace, pid = of_pid,
+        start_ticks = of_start, time_namespace = of_time, lease_until = lease,
+        lease_machine_s = lease_machine, owns_process = is_own_process,
+        limits = coalesce(of_limits, limits), model = coalesce(of_model, model),
+        status = 'running', fence = 1, parent_token_hash = NULL,
+        updated_at = to_char(statement_timestamp() AT TIME ZONE 'UTC',
+            'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+        WHERE thread_id = of_thread AND status = 'created' AND fence = 0
+        AND (parent_token_hash IS NULL OR parent_token_hash = of_token);
+    IF NOT FOUND THEN
+        RETURN FALSE;
+    END IF;
+    INSERT INTO accounts (thread_id, parent_id, reserves_spend, reserves_tokens,
+        spend_ceiling, tokens_ceiling) VALUES (of_thread, above, TRUE, TRUE, spend, tokens)
+        ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'it has an account' USING ERRCODE = 'RY001';
+    END IF;
+    IF above IS NOT NULL THEN
+        UPDATE accounts SET spend_reserved = spend_reserved + spend,
+            tokens_reserved = tokens_reserved + tokens
+            WHERE accounts.thread_id = above
+            AND state = 'open' AND NOT stopped AND reserves_spend AND reserves_tokens
+            AND spend_own + spend_children + spend_held + spend_reserved + spend
+                <= spend_ceiling
+            AND tokens_own + tokens_children + tokens_held + tokens_reserved + tokens
+                <= tokens_ceiling;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'another one has taken it' USING ERRCODE = 'RY001';
+        END IF;
+    END IF;
+    RETURN TRUE;
+END $$;
+CREATE FUNCTION end_alone(
+    of_thread text, of_fence bigint, of_status text, result text,
+    head_length bigint, head_digest text, cost bigint[], is_estimated boolean,
+    settled_turn bigint, settled_attempt bigint, settled_mark text,
+    spent bigint, used bigint, file text
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    own accounts;
+    freed_spend bigint := 0;
+    freed_tokens bigint := 0;
+BEGIN
+    IF settled_turn IS NOT NULL THEN
+        SELECT held_spend, held_tokens INTO freed_spend, freed_tokens FROM charges
+            WHERE charges.thread_id = of_thread
+            AND turn = settled_turn AND attempt = settled_attempt AND mark = 'held'
+            AND held_spend >= spent AND held_tokens >= used;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'not the usual request' USING ERRCODE = 'RY001';
+        END IF;
+    END IF;
+    UPDATE accounts SET state = of_status,
+        spend_held = 0, spend_own = spend_own + spent,
+        spend_cascaded = spend_own + spent + spend_children,
+        tokens_held = 0, tokens_own = tokens_own + used,
+        tokens_cascaded = tokens_own + used + tokens_children
+        WHERE accounts.thread_id = of_thread
+        AND state = 'open' AND NOT stopped AND reserves_spend AND reserves_tokens
+        AND spend_held = freed_spend AND spend_reserved = 0 AND spend_cascaded = 0
+        AND tokens_held = freed_tokens AND tokens_reserved = 0 AND tokens_cascaded = 0
+        RETURNING * INTO own;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'not the usual account' USING ERRCODE = 'RY001';
+    END IF;
+    IF settled_turn IS NOT NULL THEN
+        UPDATE charges SET spend = spent, tokens = used, mark = settled_mark
+            WHERE charges.thread_id = of_thread
+            AND turn = settled_turn AND attempt = settled_attempt AND mark = 'held'
+            AND held_spend = freed_spend AND held_tokens = freed_tokens;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'it was settled before' USING ERRCODE = 'RY001';
+        END IF;
+    END IF;
+    PERFORM FROM charges WHERE charges.thread_id = of_thread AND mark = 'held';
+    IF FOUND THEN
+        RAISE EXCEPTION 'another request is held' USING ERRCODE = 'RY001';
+    END IF;
+    UPDATE threads SET status = of_status, fence = fence + 1,
+        updated_at = to_char(statement_timestamp() AT TIME ZONE 'UTC',
+            'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+        completed_at = to_char(statement_timestamp() AT TIME ZONE 'UTC',
+            'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+        transcript_length = coalesce(head_length, transcript_length),
+        transcript_digest = coalesce(head_digest, transcript_digest),
+        turns = coalesce(cost[1], turns), input_tokens = coalesce(cost[2], input_tokens),
+        output_tokens = coalesce(cost[3], output_tokens),
+        spend_microcents = coalesce(cost[4], spend_microcents),
+        cost_estimated = coalesce(is_estimated, cost_estimated),
+        cached_tokens = coalesce(cost[5], cached_tokens),
+        unpriced = coalesce(cost[6], unpriced),
+        cache_saved_microcents = coalesce(cost[7], cache_saved_microcents)
+        WHERE threads.thread_id = of_thread AND fence = of_fence AND completed_at IS NULL
+        AND NOT (cancel_requested OR kill_requested OR handoff_requested);
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'not the usual row' USING ERRCODE = 'RY001';
+    END IF;
+    INSERT INTO results (thread_id, body) VALUES (of_thread, result)
+        ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body;
+    IF file IS NOT NULL THEN
+        UPDATE thread_files SET body = file WHERE thread_files.thread_id = of_thread;
+    END IF;
+    IF own.parent_id IS NOT NULL THEN
+        UPDATE accounts SET spend_children = spend_children + own.spend_cascaded,
+            spend_reserved = spend_reserved - own.spend_ceiling,
+            tokens_children = tokens_children + own.tokens_cascaded,
+            tokens_reserved = tokens_reserved - own.tokens_ceiling
+            WHERE accounts.thread_id = own.parent_id
+            AND state = 'open' AND reserves_spend AND reserves_tokens;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'not the usual account above' USING ERRCODE = 'RY001';
+        END IF;
+    END IF;
+    RETURN TRUE;
+END $$;
+CREATE FUNCTION open_log(
+    of_thread text, size bigint, of_boot text, of_pid_namespace bigint, of_pid bigint,
+    of_start bigint, of_time bigint, lease double precision, file text, lines text
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO logs (thread_id, length, boot_id, pid_namespace, pid, start_ticks,
+        time_namespace, lease_until, owner_fence)
+        SELECT it.thread_id, size, of_boot, of_pid_namespace, of_pid, of_start, of_time, lease,
+        it.fence FROM threads AS it
+        WHERE it.thread_id = of_thread AND it.completed_at IS NULL ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN FALSE;
+    END IF;
+    INSERT INTO thread_files (thread_id, body) VALUES (of_thread, file)
+        ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body;
+    INSERT INTO records (thread_id, start, body) VALUES (of_thread, 0, lines);
+    RETURN TRUE;
+END $$;
+"""
+"""Registers a thread; opens its account and claims it; opens its log; holds; ends it."""
