@@ -275,6 +275,7 @@ class SyncThreads(_Runs[Threads]):
     hand_off = blocking(Threads.hand_off)
     verify = blocking(Threads.verify)
     pull = blocking(Threads.pull)
+    node_events = blocking(Threads.node_events)
     replay = blocking(Threads.replay)
     prune = blocking(Threads.prune)
     thread = starting(SyncThread, Threads.thread)

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from ryecore.actions.node_runs import NodeRuns
 from ryecore.actions.reports import ThreadReport, check_page, list_threads, read_log, verify_thread
 from ryecore.actions.thread_answers import ThreadAnswers
 from ryecore.errors import InputError
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from ryecore.actions.tool_runs import ToolRun
     from ryecore.policy.budget import Account, Charge, TreeSum
     from ryecore.policy.limits import Limits
-    from ryecore.remote.changes import PullReport
     from ryecore.state.store import ThreadStore
     from ryecore.state.transcript_report import TranscriptReport
     from ryecore.threads.records.replay import ReplayReport
@@ -32,7 +32,7 @@ __all__ = ["ThreadReport", "Threads"]
 T = TypeVar("T")
 
 
-class Threads(ThreadAnswers):
+class Threads(ThreadAnswers, NodeRuns):
     """The threads of one project: `rye.threads`.
 
     Wherever an id is expected, an unambiguous beginning of it suffices.
@@ -316,19 +316,6 @@ class Threads(ThreadAnswers):
         Source: decision 47.
         """
         return await self._use_followed(thread_id, partial(verify_thread, self._service))
-
-    async def pull(self, thread_id: str) -> "PullReport":
-        """Apply the project files that a run on a node changed, whole or not at all.
-
-        Raises:
-            InputError: The run collected none.
-            RyeError: They can't be fetched or written; then the project is as it was.
-        """
-
-        async def pull(store: "ThreadStore", found: str) -> "PullReport":
-            return await self._remote.runs.pull(await store.registry.get_thread(found))
-
-        return await self._use_followed(thread_id, pull)
 
     async def replay(self, thread_id: str) -> "ReplayReport":
         """Repeat the decisions of a thread from its transcript, and run nothing.

@@ -10,11 +10,11 @@ import click
 from ryecore.actions.threads import ThreadReport, Threads
 from ryecore.cli.opening import with_threads
 from ryecore.cli.options import project_option
-from ryecore.cli.output import errors_shown, show, show_piece
+from ryecore.cli.output import errors_shown, show, show_piece, tell
 from ryecore.display.text import Span, StyledText, exact_dollars, status_mark
 from ryecore.errors import InputError
 from ryecore.state.events import RunEvent
-from ryecore.state.model import TERMINAL
+from ryecore.state.model import TERMINAL, RemotePlace, has_ended
 from ryecore.threads.events import RECORD_TYPES
 from ryecore.threads.thread import Thread
 
@@ -46,6 +46,16 @@ def transcript(
     with errors_shown(as_json=as_json):
         wanted = _types(types, as_json=as_json)
 
+        def show_event(event: RunEvent) -> None:
+            if event.type not in wanted:
+                return
+            if as_json:
+                show_piece(json.dumps(event.to_dict(), ensure_ascii=True) + "\n")
+            elif types is not None or not _is_unsent(event):  # what follows from it is shown
+                lines = record_lines(event)
+                if lines.lines:
+                    show(lines)
+
         async def print_it(threads: Threads) -> None:
             one: str | None = thread_id
             while one is not None:
@@ -54,23 +64,39 @@ def transcript(
                 one = await thread.continuation() if follow else None
 
         async def print_one(threads: Threads, thread: Thread) -> None:
-            last = ""
+            place = (await thread.record()).place
+            if place is not None and not (await threads.show(thread.thread_id)).ended:
+                _tell_of_node(thread.thread_id, f"It runs on the node {place.remote}", "watch")
+            end: list[RunEvent] = []  # and what follows it
             async for event in thread.events(follow=follow):
+                if end or event.type in _ENDS:
+                    end.append(event)
+                else:
+                    show_event(event)
+            has_told = place is not None and await print_node(threads, thread, place)
+            report = await threads.show(thread.thread_id)
+            if not end and not as_json:  # programs get records alone
+                end = [one for one in [_end_of(report)] if one is not None]
+            for event in end:
+                if not has_told or as_json or event.type not in _ENDS:
+                    show_event(event)
+
+        async def print_node(threads: Threads, thread: Thread, place: RemotePlace) -> bool:
+            """Print the records of a run on a node; return whether they have told its end."""
+            last = ""
+            events = await threads.node_events(thread.thread_id)
+            if events and not as_json:
+                text = StyledText()
+                text.line(("on the node ", "dim"), place.remote, (f"  {place.node}", "id"))
+                show(text)
+            for event in events:
                 last = event.type if event.type in _ENDS else last
-                if event.type not in wanted:
-                    continue
-                if types is None and not as_json and _is_unsent(event):
-                    continue  # what follows from it is shown: an answer, or the limit
-                if as_json:
-                    show_piece(json.dumps(event.to_dict(), ensure_ascii=True) + "\n")
-                    continue
-                lines = record_lines(event)
-                if lines.lines:
-                    show(lines)
-            if not last and not as_json:  # programs get records alone
-                end = _end_of(await threads.show(thread.thread_id))
-                if end is not None and end.type in wanted:
-                    show(record_lines(end))
+                show_event(event)
+            status = await thread.status()
+            if not last and has_ended(status):
+                told = f"No records of it have come from the node {place.remote}"
+                _tell_of_node(thread.thread_id, told, "transcript")
+            return last == f"thread_{status}"
 
         with_threads(project_path, print_it)
 
@@ -87,6 +113,14 @@ def _types(given: str | None, *, as_json: bool) -> frozenset[str]:
             next_step=f"The types are {', '.join(RECORD_TYPES)}.",
         )
     return frozenset(names)
+
+
+def _tell_of_node(thread_id: str, told: str, command: str) -> None:
+    """Tell on the standard error why records of a run on a node aren't printed."""
+    text = StyledText()
+    then = {"watch": "they come home at its end; watch it: ", "transcript": "ask for them again: "}
+    text.line((f"{told}; {then[command]}", "dim"), f"rye threads {command} {thread_id}")
+    tell(text)
 
 
 def _end_of(report: ThreadReport) -> RunEvent | None:

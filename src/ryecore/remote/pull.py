@@ -34,11 +34,19 @@ from ryecore.remote.protocol.reports import (
 from ryecore.state.model import RemotePlace, ThreadRecord
 from ryecore.state.node_files import NodeFiles
 from ryecore.state.store import ThreadStore
+from ryecore.state.transcript_format import Record
 from ryecore.state.transcript_report import TranscriptReport
 from ryecore.state.waiting import run_in_thread
 from ryecore.strict_json import read_json
 
-__all__ = ["find_report", "prove", "pull_files", "pull_missing", "read_object"]
+__all__ = [
+    "find_report",
+    "prove",
+    "pull_files",
+    "pull_missing",
+    "read_object",
+    "records_at_home",
+]
 
 REPORT_FILE: Final = "report.json"
 _UNFINISHED: Final = ".unfinished"
@@ -115,6 +123,22 @@ async def pull_missing(
     found = await _proved_report(store, record)
     if found is not None:
         await pull_files(await connect(), *found, files)
+
+
+def records_at_home(files: NodeFiles) -> tuple[Record, ...]:
+    """Return the records of a run's threads on its node, in the order in which they ran.
+
+    None of them, before all files of the run have come home.
+
+    Raises:
+        StateError: A file can't be read.
+    """
+    if not files.has(REPORT_FILE) or files.has(_UNFINISHED):
+        return ()
+    earlier = files.below("earlier").path
+    numbers = sorted(int(one.name) for one in earlier.glob("*") if one.name.isdecimal())
+    folders = [*(files.below(*_folder(number)) for number in numbers), files]
+    return tuple(record for one in folders for record in one.records())
 
 
 async def read_object(node: Node, sha256: str, size_bytes: int, path: Path) -> None:

@@ -22,7 +22,8 @@ from ryecore.items.files import (
 from ryecore.lillux.keys import PublicKey
 from ryecore.state.refusals import advice
 from ryecore.state.thread_file import TRANSCRIPT
-from ryecore.state.transcript_check import verify_transcript
+from ryecore.state.transcript_check import read_records, verify_transcript
+from ryecore.state.transcript_format import Record
 from ryecore.state.transcript_report import TranscriptReport
 
 __all__ = ["NodeFiles"]
@@ -140,6 +141,16 @@ class NodeFiles:
             with open(descriptor, "rb", buffering=0) as file:
                 return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
         return None
+
+    def records(self) -> Iterator[Record]:
+        """Yield the records of the transcript of a thread; none where it is missing.
+
+        Raises:
+            StateError: It can't be read, or is a link.
+        """
+        path = self.path / TRANSCRIPT
+        if os.path.lexists(path):
+            yield from read_records(path)
 
     def verify_transcript(
         self, thread_id: str, key: PublicKey, head: tuple[int, str] | None

@@ -265,6 +265,51 @@ async def test_each_thread_of_a_chain_comes_home_and_is_proved(
     assert (planned.root / "marks").read_text() == "second\n"
 
 
+async def test_a_transcript_shows_the_node_s_records_once_they_are_home(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    ref = planned.write("long", ["gate", {"name": "long"}], ["mark", {"text": "second"}])
+
+    def printed(*options: str) -> tuple[str, str]:
+        command = ["ryecore.cli", "threads", "transcript", thread.thread_id, *options]
+        command += ["--project", str(planned.workspace.project)]
+        ran = planned.fork(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        out, err = ran.communicate()
+        assert ran.returncode == 0, err
+        return out.decode(), err.decode()
+
+    async with planned.workspace.open() as rye:
+        thread = await rye.start(ref, target="remote:gpu")
+        await planned.begun("long")
+        out, err = await anyio.to_thread.run_sync(printed)
+        assert "mark" not in out
+        assert "runs on the node gpu" in err
+        assert f"rye threads watch {thread.thread_id}" in err
+        with store_there(planned) as there:
+            (first,) = await there.registry.list_active()
+            await there.hand_off(first.thread_id)
+        planned.allow("long")
+        await thread.result()
+        out, err = await anyio.to_thread.run_sync(printed, "-f")
+        told = [out.find(one) for one in ("on the node gpu", "→ gate", "» continued", "→ mark")]
+        assert told == sorted(told)
+        assert told[0] > 0
+        assert (out.count("✓ completed"), err) == (1, "")
+        lines, _ = await anyio.to_thread.run_sync(printed, "--json")
+        ids = [json.loads(one)["thread_id"] for one in lines.splitlines()]
+        assert first.thread_id in ids
+        assert set(ids) > {thread.thread_id}  # and the one that it was handed off to there
+        assert ids[-1] == thread.thread_id
+        folder = planned.workspace.path(f"state/threads/{thread.thread_id}/node")
+        (folder / "transcript.jsonl").unlink()
+        (folder / ".unfinished").touch()  # as where the network failed before it came
+        node.process.kill()
+        node.process.wait()
+        out, err = await anyio.to_thread.run_sync(printed)
+        assert "→ gate" not in out
+        assert "No records of it have come from the node gpu" in err
+
+
 async def test_an_asynchronous_directive_is_followed_by_a_process_of_its_own(
     planned: PlannedWorkspace, node: ServedNode
 ) -> None:
