@@ -285,18 +285,29 @@ class LogKeeper:
             self._working.release()
 
     def _checkpoint(self) -> None:
-        with closing(sqlite3.connect(self._database, timeout=0, isolation_level=None)) as own:
+        """Move the log into the database, and begin the log again where that is due.
+
+        A log that was moved wholly is begun again by the next commit, which waits for the disk. So
+        a reader keeps commits from that until one is made here.
+        """
+        with (
+            closing(sqlite3.connect(self._database, timeout=0, isolation_level=None)) as own,
+            closing(sqlite3.connect(self._database, timeout=0, isolation_level=None)) as reader,
+        ):
             own.execute("PRAGMA trusted_schema = OFF")
             own.execute("PRAGMA wal_autocheckpoint = 0")
             own.execute("PRAGMA synchronous = NORMAL")
             (page_bytes,) = own.execute("PRAGMA page_size").fetchone()
-            _, pages, _ = own.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            if pages * page_bytes >= _LOG_BYTES:
-                self._begin_again(own)
+            reader.execute("BEGIN")
+            reader.execute("PRAGMA user_version").fetchone()
+            _, pages, moved = own.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if pages * page_bytes >= _LOG_BYTES or pages == moved:
+                self._begin_again(own, reader)
 
-    def _begin_again(self, own: sqlite3.Connection) -> None:
+    def _begin_again(self, own: sqlite3.Connection, reader: sqlite3.Connection) -> None:
         """Restart the log, and make the first commit into it."""
         with self._gate_taken():
+            reader.execute("ROLLBACK")
             own.execute("PRAGMA wal_checkpoint(PASSIVE)")  # for the few commits since
             own.execute("BEGIN IMMEDIATE")
             commit_nothing(own)
