@@ -5,7 +5,7 @@ for calls at once. After the last one the model says what the last results were.
 has `HOME` in a workspace's user space can rebuild it: `deps_factory="tests.thread_host:deps"`.
 
 `python -m tests.thread_host ROOT JSON` runs threads as a host does: `{"runs": [[ref, ...], ...]}`,
-those of one list at once.
+those of one list at once. With `--leave-nothing` behind it, an open descriptor is a failure.
 """
 
 import hashlib
@@ -29,6 +29,7 @@ from ryecore.testing import FunctionProvider, Turn, call, say
 from ryecore.tools import ToolRegistry, tool
 from tests.forking import ROOT, Forked
 from tests.scripted_host import directive
+from tests.unit.lillux.system import open_fds, wait_for_fds
 from tests.workspace import Workspace
 
 __all__ = ["FACTORY", "PlannedWorkspace", "deps", "serve"]
@@ -179,7 +180,8 @@ async def serve(root: Path, runs: list[list[str]]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_fds()
     results = anyio.run(serve, Path(sys.argv[1]), json.loads(sys.argv[2]))
-    after = len(os.listdir("/proc/self/fd"))
-    print(json.dumps({"results": results, "leaked": after - before}))
+    if sys.argv[3:] == ["--leave-nothing"]:
+        wait_for_fds(before)
+    print(json.dumps({"results": results}))
