@@ -21,7 +21,7 @@ from ryecore.remote.travelled import HeldProject, take_project
 from ryecore.runs.queued_run import QueuedRun
 from ryecore.rye import Rye
 from ryecore.state.object_store import ObjectStore
-from ryecore.state.run_queue import RunQueue
+from ryecore.state.run_queue import QueuedRequest, RunQueue
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
@@ -81,13 +81,12 @@ class WorkerProjects:
         self._open: dict[str, _Open] = {}
 
     @asynccontextmanager
-    async def borrow(self, run_id: str) -> AsyncIterator[Rye]:
-        """Borrow the Rye of a run's project.
+    async def borrow(self, run_id: str, kept: QueuedRequest | None) -> AsyncIterator[Rye]:
+        """Borrow the Rye of the project of a run with a request.
 
         Raises:
             StoreError: The project can't be had.
         """
-        kept = await self._queues.request_of(run_id)
         run = None if kept is None else QueuedRun.from_text(kept.body)
         is_told = kept is None or kept.outcome is not None
         if run is not None and run.space is not None and self._spaces is not None and not is_told:
@@ -117,8 +116,9 @@ class WorkerProjects:
         """
         while True:
             try:
-                async with self.borrow(run_id) as rye:
-                    await rye.cluster.carry_out(run_id)
+                kept = await self._queues.request_of(run_id)
+                async with self.borrow(run_id, kept) as rye:
+                    await rye.cluster.carry_out(run_id, kept)
                 return
             except StateUnreachable:
                 pass

@@ -115,8 +115,11 @@ class QueuedRuns:
         store = await self._host.open_store()  # which says best why a server can't be reached
         if store.queue is None:
             raise RuntimeError("A state on a server has queues.")
-        client = await run_in_thread(self._sender, remote, state)
-        await store.registry.check_start(request.start_key, ctx.budget_account)
+        client: RunSender | None = self._client if remote.kind == "queue" else None
+        if client is None:
+            client = await run_in_thread(self._sender, remote, state)
+        if request.start_key is not None:
+            await store.registry.check_start(request.start_key, ctx.budget_account)
         refuse_unproved_parent(self._host.environ, ctx.budget_account)
         if is_directive:
             await run_in_thread(self._check_inputs, request, ctx)

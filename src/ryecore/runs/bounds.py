@@ -11,8 +11,7 @@ from ryecore.frozen import frozen
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.policy.permissions import attenuate
-from ryecore.runs.request import Registered
-from ryecore.state.model import ContinuationLimits, SpawnLimit
+from ryecore.state.model import ContinuationLimits, SpawnLimit, ThreadRecord
 from ryecore.state.store import ThreadStore
 
 __all__ = [
@@ -68,7 +67,7 @@ def _another_version(thread_id: str, problem: Exception) -> StateError:
 async def find_parent(
     store: ThreadStore,
     parent_id: str | None,
-    registered: Registered | None,
+    registered: ThreadRecord | None,
     environ: Mapping[str, str],
 ) -> RunBounds | None:
     """Find the parent of a run that is about to begin, and prove it. A root has none.
@@ -78,13 +77,11 @@ async def find_parent(
 
     Source: decision 41.
     """
-    if registered is not None:
-        row = await store.registry.get_thread(registered.run_id)
-        if row.parent_id != parent_id:
-            raise StateError(
-                f"The thread {row.thread_id} was not registered as a child of {parent_id}.",
-                next_step="Start a thread of your own.",
-            )
+    if registered is not None and registered.parent_id != parent_id:
+        raise StateError(
+            f"The thread {registered.thread_id} was not registered as a child of {parent_id}.",
+            next_step="Start a thread of your own.",
+        )
     if parent_id is not None:
         return await _read_bounds(store, parent_id)
     if registered is None:

@@ -184,11 +184,14 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         host, request, account = self._host, self._request, self._ctx.budget_account
         store = self._store = await host.open_store()
         try:
-            self._parent = await find_parent(store, account, request.registered, host.environ)
+            found = None
+            if request.registered is not None:
+                found = await store.registry.get_thread(self.run_id)
+            self._parent = await find_parent(store, account, found, host.environ)
             if request.start_key is not None:  # found even if the item's file has changed
                 await store.registry.check_start(request.start_key, account)
             await self._prepare()
-            record = await self._register()
+            record = found or await self._register()
             self._ctx = evolve(self._ctx, labels=record.labels)  # what it inherits, too
             self._planned = await self._plan()
             await store.prepare(self.run_id)
@@ -211,8 +214,6 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             raise
 
     async def _register(self) -> ThreadRecord:
-        if self._request.registered is not None:
-            return await self._store.registry.get_thread(self.run_id)
         record = await register_run(
             self._store.registry,
             self._request,

@@ -392,7 +392,8 @@ class ThreadStore(ThreadFolders):
                     is_elsewhere = record.place is not None or record.queue is not None
                     if follow is not None and is_elsewhere:
                         await follow(record)
-                        record = await self.look(thread_id)
+                        if record.place is not None:
+                            record = await self.look(thread_id)
                     await next_sign(watched, record)
         return await self.look(thread_id)
 

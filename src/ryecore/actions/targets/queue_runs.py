@@ -59,18 +59,31 @@ class QueueRuns:
         tools: QueueTools,
     ) -> None:
         self._open = store
+        self._is_open = False
         self._threads = threads
         self._graphs = graphs
         self._tools = tools
 
-    async def carry_out(self, run_id: str) -> None:
+    async def _store(self) -> ThreadStore:
+        """Return the threads; the first time waits for the disk, off the event loop."""
+        if self._is_open:
+            return self._open()
+        store = await run_in_thread(self._open)
+        self._is_open = True
+        return store
+
+    async def carry_out(self, run_id: str, kept: QueuedRequest | None = None) -> None:
         """Bring a run to its end: begin it, resume it where its worker is dead, else wait for it.
+
+        Args:
+            run_id: The run, or the first one of its chain.
+            kept: Its request, where that was read already; what a worker reads of it never changes.
 
         Raises:
             StateError: The registry can't be read or written.
         """
-        store = await run_in_thread(self._open)
-        if await self._begin(store, run_id):
+        store = await self._store()
+        if await self._begin(store, run_id, kept):
             return
         while True:
             record = await store.look(await store.registry.last_of(run_id))
@@ -91,7 +104,7 @@ class QueueRuns:
         Raises:
             StateError: The registry can't be read or written.
         """
-        store = await run_in_thread(self._open)
+        store = await self._store()
         record = await store.look(await store.registry.last_of(run_id))
         result = write_error(error.during(record.item_id))
         if record.status == "created" and record.continuation_of is None:
@@ -124,9 +137,11 @@ class QueueRuns:
         is_running = self._threads().is_running(run_id) or self._tools.is_running(run_id)
         return is_own and not is_running
 
-    async def _begin(self, store: ThreadStore, run_id: str) -> bool:
+    async def _begin(
+        self, store: ThreadStore, run_id: str, kept: QueuedRequest | None = None
+    ) -> bool:
         """Claim a run, if nobody has begun it, and run it; return whether it has ended."""
-        kept = await queue_of(store.queue).request_of(run_id)
+        kept = kept or await queue_of(store.queue).request_of(run_id)
         if kept is None:
             raise StateError(
                 f"{run_id} is in a queue, and its request is missing.",

@@ -61,6 +61,9 @@ _IN_TREE: Final = crc32(b"ryecore trees") & 0x7FFFFFFF
 _SHARED: Final = "lock_tree(?, ?, ?, ?, TRUE)"
 """Turns of one tree go beside each other, and never beside its sums."""
 
+_WAITLESS: Final = ("synced",)
+"""The operations that use no connection, so that no worker thread is asked for them."""
+
 WORKERS: Final = Workers("ryecore_postgres_workers", _MOST_CONNECTIONS)
 
 
@@ -466,6 +469,9 @@ class _InWorkers:
 
     def __getattr__(self, name: str) -> "Callable[..., Awaitable[Any]]":
         operation = getattr(self._part, name)
+        if name in _WAITLESS:
+            self.__dict__[name] = operation
+            return cast("Callable[..., Awaitable[Any]]", operation)
 
         async def run(*values: Any, **named: Any) -> Any:
             if is_blocking():
