@@ -1,11 +1,13 @@
 """Workers of queues in processes of their own, for tests."""
 
 import json
+import queue
 import shutil
 import subprocess
-from contextlib import ExitStack
+import threading
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tests.forking import WORKERS, Forked
 from tests.thread_host import FACTORY, PlannedWorkspace
@@ -27,6 +29,8 @@ class Workers:
     def __init__(self, planned: PlannedWorkspace) -> None:
         self._planned = planned
         self._ended = ExitStack()
+        self.log: queue.SimpleQueue[str] = queue.SimpleQueue()
+        """The lines that all of them have logged since they began."""
 
     def start(self, *options: str, project: Path | None = None, **more: Any) -> Forked:
         """Start a worker, and wait until it takes runs."""
@@ -45,7 +49,14 @@ class Workers:
                 raise AssertionError(line + worker.stderr.read().decode())
             self.said.append(line)
             awaited = {one for one in awaited if not line.startswith(one)}
+        threading.Thread(target=self._read, args=(worker.stderr,), daemon=True).start()
         return worker
+
+    def _read(self, lines: IO[bytes]) -> None:
+        """Read what a worker logs, so that it never waits for a full pipe."""
+        with suppress(ValueError):  # it was closed
+            for line in lines:
+                self.log.put(line.decode())
 
     def close(self) -> None:
         """End them all."""

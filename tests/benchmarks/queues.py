@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -116,6 +117,8 @@ def _processes(
                 line = worker.stdout.readline()
                 assert line, said
                 said += line
+            # It logs its runs, and would wait for a full pipe.
+            threading.Thread(target=worker.stdout.read, daemon=True).start()
         yield
 
 

@@ -1,6 +1,7 @@
 """Threads that callers put into a queue, and workers in processes of their own that run them."""
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -40,8 +41,13 @@ async def test_a_worker_runs_what_a_caller_puts_into_its_queue(
         assert found.record.queue == "default"
         assert done.cost.spend_microcents == 2 * COST
         assert (planned.root / "marks").read_text() == "short\n"
+        thread_id = done.to_dict()["thread_id"]
     worker.send_signal(signal.SIGTERM)
     assert worker.wait() == 0
+    logged = [workers.log.get(timeout=10) for _ in range(2)]
+    run = rf" INFO {re.escape(thread_id)} \(directive:acme/short, queue default\) "
+    assert re.search(rf"{run}begins\.\n", logged[0]), logged
+    assert re.search(rf"{run}ended after [0-9.]+ s: completed\.\n", logged[1]), logged
 
 
 async def test_a_caller_waits_for_no_run_that_it_began_in_the_same_second(
@@ -364,3 +370,7 @@ async def test_a_worker_that_is_told_to_end_leaves_its_runs_to_another(
             planned.allow("work")
             assert (await thread.result()).success
     assert (planned.root / "marks").read_text() == "once\n"
+    line = ""
+    while "resumes" not in line:
+        line = workers.log.get(timeout=10)
+    assert f"resumes {thread.thread_id}, whose worker is dead." in line

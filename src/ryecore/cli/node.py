@@ -3,7 +3,6 @@
 Source: decisions 64 and 65.
 """
 
-import logging
 import os
 import signal
 import sys
@@ -23,7 +22,7 @@ from ryecore.cli.keys import read_public_key
 from ryecore.cli.opening import deps_option, models_of, serve_until_signalled
 from ryecore.cli.options import json_option
 from ryecore.cli.output import errors_shown, show, show_done, show_json
-from ryecore.cli.work import work
+from ryecore.cli.work import log_to_stderr, work
 from ryecore.convert.money import read_usd, write_usd
 from ryecore.display.text import StyledText, byte_size, counted, exact_dollars
 from ryecore.errors import ConfigError, InputError
@@ -170,7 +169,7 @@ def serve(
                     next_step=f"Pass --state postgresql://USER@HOST/DATABASE, or set {STATE}.",
                 )
         if verbose:
-            _log_refusals()
+            log_to_stderr("ryecore.node")
         from ryecore.node import serve_node  # noqa: PLC0415 - its packages are an extra
 
         async def run() -> None:
@@ -201,15 +200,6 @@ def serve(
             )
 
         anyio.run(run)
-
-
-def _log_refusals() -> None:
-    """Log what the node refuses to the standard error; without this it is not logged."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    log = logging.getLogger("ryecore.node")
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
 
 
 def _announce(url: str) -> None:

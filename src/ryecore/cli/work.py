@@ -3,6 +3,7 @@
 Source: docs/design/queues.md.
 """
 
+import logging
 import os
 import re
 import signal
@@ -25,7 +26,7 @@ from ryecore.errors import ConfigError, InputError, MissingExtra
 from ryecore.remote.queue_address import is_queue_name
 from ryecore.rye import Rye
 
-__all__ = ["read_place", "read_rate", "work"]
+__all__ = ["log_to_stderr", "read_place", "read_rate", "work"]
 
 _MAX_PORT: Final = 65_535
 _RATE: Final = re.compile(r"([1-9][0-9]{0,8})/([0-9]+(?:\.[0-9]+)?)s", re.ASCII)
@@ -71,6 +72,9 @@ def work(
 ) -> None:
     """Run what callers put into a queue of the shared state, with the project's folder here.
 
+    On the standard error, a line says which run begins, resumes a dead worker's, or has ended, and
+    how.
+
     The bounds are those of the queue: the worker that began last sets them for all. At a signal
     the worker takes no more runs, and those that it has may end; a second signal ends it at once.
 
@@ -95,6 +99,7 @@ def work(
         from ryecore.remote.queued import missing_dbos  # noqa: PLC0415 - its package is an extra
 
         try:
+            from ryecore.actions.targets.run_lines import LOG  # noqa: PLC0415
             from ryecore.node.hosts import HostOptions  # noqa: PLC0415
             from ryecore.node.work import QueueWorker  # noqa: PLC0415
             from ryecore.remote.dbos_queue import QueueBounds  # noqa: PLC0415
@@ -106,6 +111,7 @@ def work(
         place = read_place(metrics)
         serve_metrics = _metrics_server() if metrics is not None else None
         options: OpenOptions = {**models, "state": address}
+        log_to_stderr(LOG, "ryecore.node")
 
         async def serve(stop: anyio.Event) -> None:
             def open_rye(project: Path) -> Rye:
@@ -195,6 +201,20 @@ def _metrics_server() -> _ServeMetrics:
             extra="server",
         ) from None
     return serve_metrics
+
+
+def log_to_stderr(*names: str) -> None:
+    """Show logs on the standard error, from the level INFO on; without this they aren't shown.
+
+    Args:
+        names: Their names.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    for name in names:
+        log = logging.getLogger(name)
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
 
 
 def _end_now(left: int) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import evolve
 
 from ryecore.actions.targets.queue_tools import QueueTools, effect_unknown, kill_call
+from ryecore.actions.targets.run_lines import RunLines
 from ryecore.errors import ProcessError, RyeError, StateError, StateUnreachable, ThreadConflict
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import current_process, kill_processes
@@ -155,16 +156,18 @@ class QueueRuns:
             return False  # stopped before, or begun by another worker
         store.announce(run_id)
         request = evolve(queued.request, registered=Registered(run_id, fence))
-        ctx = _context(queued, kept)
+        ctx, lines = _context(queued, kept), RunLines.of_request(run_id, request)
         try:
             if request.ref.kind == "directive":
-                await self._threads().run(request, ctx)
+                ended: str = (await self._threads().run(request, ctx)).ended
             elif request.graph.digest is not None or await self._tools.is_graph(request.ref, ctx):
-                await self._graphs().run(request, _timed(ctx, request))
+                ended = (await self._graphs().run(request, _timed(ctx, request))).ended
             else:
-                await self._tools.run(store, request, ctx)
-        except RyeError:
+                ended = await self._tools.run(store, request, ctx)
+        except RyeError as error:
+            lines.end(error)
             return False  # its row says so, unless that couldn't be written
+        lines.end(ended)
         return True
 
     async def _end_dead(self, store: ThreadStore, record: ThreadRecord) -> None:
@@ -201,7 +204,9 @@ class QueueRuns:
                     thread_id=run_id,
                 )
             run = await self._take_over(record, kept)
-            await store.registry.link_continuation(run_id, (await run.record()).thread_id)
+            resumed = (await run.record()).thread_id
+            lines = RunLines.of_resumed(resumed, record)
+            await store.registry.link_continuation(run_id, resumed)
             store.announce(run_id)
             before = await store.registry.get_thread(run_id)
             if before.cancel_requested or before.kill_requested:  # while nobody ran it
@@ -217,8 +222,10 @@ class QueueRuns:
             await queue.give_up(run_id, result)
             store.announce(run_id)
         else:
-            with suppress(RyeError):  # its row says so
-                await run.result()
+            try:
+                lines.end((await run.result()).ended)
+            except RyeError as error:  # its row says so
+                lines.end(error)
 
     async def _take_over(self, record: ThreadRecord, kept: QueuedRequest) -> RunHandle[Any]:
         queued, run_id = QueuedRun.from_text(kept.body), record.thread_id

@@ -21,6 +21,7 @@ from ryecore.policy.context import CALL_ID, call_id_of
 from ryecore.remote.protocol.error_documents import write_error
 from ryecore.runs.claimed import End, run_claimed
 from ryecore.runs.request import Registered, RunRequest
+from ryecore.state.model import Status
 from ryecore.state.store import ThreadStore
 from ryecore.state.waiting import run_in_thread
 
@@ -53,8 +54,8 @@ class QueueTools:
         except RyeError:
             return False
 
-    async def run(self, store: ThreadStore, request: RunRequest, ctx: CallContext) -> None:
-        """Run a claimed tool to its end, and end its row.
+    async def run(self, store: ThreadStore, request: RunRequest, ctx: CallContext) -> Status:
+        """Run a claimed tool to its end, and end its row with the status that is returned.
 
         Raises:
             RyeError: The row can't be ended, or says that it is an error.
@@ -72,7 +73,7 @@ class QueueTools:
             while True:
                 try:
                     await store.settle(claimed.run_id, status, result, claimed.fence)
-                    break
+                    return status
                 except StateUnreachable:  # else nobody would know what came of it
                     await anyio.sleep(_RETRY_S)
         finally:
