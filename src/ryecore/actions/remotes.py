@@ -136,6 +136,7 @@ class Remotes:
         *,
         priority: int | None = None,
         travels: bool = False,
+        include: Sequence[str] = (),
         is_default: bool = False,
         in_project: bool = False,
     ) -> Path:
@@ -146,6 +147,7 @@ class Remotes:
             address: Such as `postgresql://user@host/database?schema=shop&queue=batch`.
             priority: The place of its runs in the queue, from 1: a lower number runs earlier.
             travels: Whether the project travels to its workers with each run.
+            include: Patterns of more files that travel.
             is_default: Whether it becomes the remote of the target `remote`.
             in_project: Whether it is added to the project, and not to user space.
 
@@ -159,8 +161,8 @@ class Remotes:
         """
         from ryecore.remote.authoring import NewQueue, check_queue, with_queue  # noqa: PLC0415
 
-        check_queue(name, address)
-        new = NewQueue(name, address, priority, travels, is_default)
+        new = NewQueue(name, address, priority, travels, include, is_default)
+        check_queue(new)
         space = self._space(in_project)
         return self._write(space, with_queue(self._parts.read.content_in(space), new))
 
@@ -171,6 +173,7 @@ class Remotes:
         *,
         resources: "Mapping[str, float] | None" = None,
         travels: bool = False,
+        include: Sequence[str] = (),
         is_default: bool = False,
         in_project: bool = False,
     ) -> Path:
@@ -181,6 +184,7 @@ class Remotes:
             address: `auto`, the cluster of this machine, or such as `ray://head:10001`.
             resources: What each run takes, such as `{"GPU": 1}`; one CPU by default.
             travels: Whether the project travels to its workers with each run.
+            include: Patterns of more files that travel.
             is_default: Whether it becomes the remote of the target `remote`.
             in_project: Whether it is added to the project, and not to user space.
 
@@ -198,7 +202,7 @@ class Remotes:
             with_cluster,
         )
 
-        new = NewCluster(name, address, resources or {}, travels, is_default)
+        new = NewCluster(name, address, resources or {}, travels, include, is_default)
         check_cluster(new)
         space = self._space(in_project)
         return self._write(space, with_cluster(self._parts.read.content_in(space), new))

@@ -91,15 +91,18 @@ def _remote_fields(one: Remote) -> dict[str, object]:
     }
 
 
+_include_option = click.option(
+    "--include", multiple=True, metavar="PATTERN", help="More files that travel; repeatable."
+)
+
+
 @remote.command("add")
 @click.argument("name")
 @click.argument("url")
 @click.option(
     "--key", "fingerprint", metavar="FINGERPRINT", help="The node's key, in place of a question."
 )
-@click.option(
-    "--include", multiple=True, metavar="PATTERN", help="More files that travel; repeatable."
-)
+@_include_option
 @click.option(
     "--default", "is_default", is_flag=True, help="Make it the remote of --target remote."
 )
@@ -175,6 +178,7 @@ def _confirm_key(
     "--priority", type=click.IntRange(1, MAX_PRIORITY), help="A lower number runs earlier; else 1."
 )
 @click.option("--travels", is_flag=True, help="Let the project travel to its workers.")
+@_include_option
 @click.option(
     "--default", "is_default", is_flag=True, help="Make it the remote of --target remote."
 )
@@ -186,6 +190,7 @@ def add_queue(
     address: str,
     priority: int | None,
     travels: bool,
+    include: Sequence[str],
     is_default: bool,
     in_project: bool,
     project_path: str,
@@ -197,8 +202,8 @@ def add_queue(
     postgresql://rye@db.example.com/agents?schema=shop&queue=batch
     """
     path = Rye.open(project_path).remotes.add_queue(
-        name, address, priority=priority, travels=travels, is_default=is_default,
-        in_project=in_project,
+        name, address, priority=priority, travels=travels, include=include,
+        is_default=is_default, in_project=in_project,
     )  # fmt: skip
     show_done(
         f"remote {name} is a queue: {path}",
@@ -216,6 +221,7 @@ def add_queue(
     help="What each run takes, such as GPU=1.",
 )  # fmt: skip
 @click.option("--travels", is_flag=True, help="Let the project travel to its workers.")
+@_include_option
 @click.option(
     "--default", "is_default", is_flag=True, help="Make it the remote of --target remote."
 )
@@ -227,6 +233,7 @@ def add_cluster(
     address: str,
     resources: tuple[str, ...],
     travels: bool,
+    include: Sequence[str],
     is_default: bool,
     in_project: bool,
     project_path: str,
@@ -239,7 +246,7 @@ def add_cluster(
     """
     path = Rye.open(project_path).remotes.add_cluster(
         name, address, resources=_read_resources(resources), travels=travels,
-        is_default=is_default, in_project=in_project,
+        include=include, is_default=is_default, in_project=in_project,
     )  # fmt: skip
     show_done(
         f"remote {name} is a Ray cluster: {path}",

@@ -51,6 +51,7 @@ class NewQueue:
         address: The address of its state and queue.
         priority: The place of its runs in the queue, from 1: a lower number runs earlier.
         travels: Whether the project travels to its workers.
+        include: Patterns of more files that travel.
         is_default: Whether it becomes the remote of the target `remote`.
     """
 
@@ -58,6 +59,7 @@ class NewQueue:
     address: str
     priority: int | None = None
     travels: bool = False
+    include: Sequence[str] = ()
     is_default: bool = False
 
 
@@ -70,6 +72,7 @@ class NewCluster:
         address: `auto`, or that of its client server.
         resources: What each run takes, by the names that `ray status` shows.
         travels: Whether the project travels to its workers.
+        include: Patterns of more files that travel.
         is_default: Whether it becomes the remote of the target `remote`.
     """
 
@@ -77,6 +80,7 @@ class NewCluster:
     address: str
     resources: Mapping[str, float] = {}
     travels: bool = False
+    include: Sequence[str] = ()
     is_default: bool = False
 
 
@@ -87,6 +91,7 @@ def check_cluster(new: NewCluster) -> None:
         InputError: It can't be one.
     """
     _check_name(new.name)
+    _check_travelling(new)
     for what, read, value in (
         ("address", read_ray_address, new.address),
         ("resources", read_resources, new.resources),
@@ -100,15 +105,16 @@ def check_cluster(new: NewCluster) -> None:
             ) from None
 
 
-def check_queue(name: str, address: str) -> None:
+def check_queue(new: NewQueue) -> None:
     """Check what a person writes of a new remote that is a queue.
 
     Raises:
         InputError: It can't be one. The message doesn't repeat the address.
     """
-    _check_name(name)
+    _check_name(new.name)
+    _check_travelling(new)
     try:
-        QueueAddress.parse(address)
+        QueueAddress.parse(new.address)
     except ValueError as problem:
         raise InputError(
             f"The address of the queue {problem}.",
@@ -122,6 +128,22 @@ def _check_name(name: str) -> None:
             f"{name[:80]!r} can't be the name of a remote.",
             next_step="Write letters, digits, _ and -, such as gpu.",
         )
+
+
+def _check_travelling(new: NewQueue | NewCluster) -> None:
+    if new.include and not new.travels:
+        raise InputError(
+            f"--include names files that travel, and the project doesn't travel to {new.name}.",
+            next_step="Pass --travels too, or leave --include out.",
+        )
+    _check_include(new.include)
+
+
+def _check_include(include: Sequence[str]) -> None:
+    for pattern in include:
+        why = why_no_pattern(pattern)
+        if why is not None:
+            raise InputError(f"--include {pattern[:80]!r} {why}.", next_step="Correct it.")
 
 
 def check_new(name: str, url: str, *, include: Sequence[str] = (), plain_http: bool = False) -> str:
@@ -146,10 +168,7 @@ def check_new(name: str, url: str, *, include: Sequence[str] = (), plain_http: b
             f"{url} is plain HTTP: anyone on the way could read what travels.",
             next_step="Use https://, or pass --plain-http for a private network.",
         )
-    for pattern in include:
-        why = why_no_pattern(pattern)
-        if why is not None:
-            raise InputError(f"--include {pattern[:80]!r} {why}.", next_step="Correct it.")
+    _check_include(include)
     return url
 
 
@@ -171,9 +190,7 @@ def with_remote(content: bytes | None, new: NewRemote) -> bytes:
     }
     if new.plain_http:
         entry["plain_http"] = True
-    if new.include:
-        entry["push"] = {"include": list(new.include)}
-    return _with_entry(content, new.name, entry, is_default=new.is_default)
+    return _with_entry(content, new, entry)
 
 
 def with_queue(content: bytes | None, new: NewQueue) -> bytes:
@@ -183,7 +200,7 @@ def with_queue(content: bytes | None, new: NewQueue) -> bytes:
         entry["priority"] = new.priority
     if new.travels:
         entry["travels"] = True
-    return _with_entry(content, new.name, entry, is_default=new.is_default)
+    return _with_entry(content, new, entry)
 
 
 def with_cluster(content: bytes | None, new: NewCluster) -> bytes:
@@ -193,12 +210,15 @@ def with_cluster(content: bytes | None, new: NewCluster) -> bytes:
         entry["resources"] = dict(new.resources)
     if new.travels:
         entry["travels"] = True
-    return _with_entry(content, new.name, entry, is_default=new.is_default)
+    return _with_entry(content, new, entry)
 
 
 def _with_entry(
-    content: bytes | None, name: str, entry: dict[str, Any], *, is_default: bool
+    content: bytes | None, new: NewRemote | NewQueue | NewCluster, entry: dict[str, Any]
 ) -> bytes:
+    name = new.name
+    if new.include:
+        entry["push"] = {"include": list(new.include)}
     yaml = _round_trip()
     document: Any = (yaml.load(content) if content else None) or {}
     remotes = document.setdefault("remotes", {})
@@ -208,7 +228,7 @@ def _with_entry(
             next_step=f"Remove it first (rye remote remove {name}), or choose another name.",
         )
     remotes[name] = _quoted(entry) if _is_flow(document) or _is_flow(remotes) else entry
-    if is_default:
+    if new.is_default:
         document["default"] = name
     return _dumped(yaml, document)
 

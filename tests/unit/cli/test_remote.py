@@ -106,6 +106,24 @@ def test_a_cluster_is_added_with_its_resources(workspace: Workspace, run: Run) -
         assert (refused.code, why in refused.err) == (2, True), refused.err
 
 
+@pytest.mark.parametrize(
+    ("command", "address"),
+    [("add-cluster", "auto"), ("add-queue", "postgresql://db.example/agents?queue=batch")],
+)
+def test_more_files_travel_to_a_queue_and_a_cluster(
+    workspace: Workspace, run: Run, command: str, address: str
+) -> None:
+    include = ("--include", "src/**", "--include", "data")
+    alone = run("remote", command, "far", address, *include)
+    assert (alone.code, "--travels" in alone.err) == (2, True), alone.err
+    wrong = run("remote", command, "far", address, "--travels", "--include", "../x")
+    assert (wrong.code, "--include '../x'" in wrong.err) == (2, True), wrong.err
+    added = run("remote", command, "far", address, "--travels", *include)
+    assert added.code == 0, added.err
+    (entry,) = workspace.open().remotes.list()
+    assert (entry.settings.travels, entry.settings.push.include) == (True, ("src/**", "data"))
+
+
 def test_a_list_has_clusters_and_queues_besides_nodes(workspace: Workspace, run: Run) -> None:
     clusters = "  big: {ray: auto, resources: {GPU: 2}, travels: true, push: {include: [a/*]}}\n"
     queue = "  batch: {queue: 'postgresql://db.example/rye?queue=batch'}\n"
