@@ -154,6 +154,30 @@ async def test_a_directive_comes_home_from_a_worker_with_its_events_cost_and_pro
     assert await rows_of(state, "queue, status") == [("default", "completed")]
 
 
+async def test_what_a_worker_of_another_version_tells_is_an_error_that_says_so_and_the_cost(
+    planned: PlannedWorkspace, node: ServedNode, start_worker: StartWorker, state: str
+) -> None:
+    planned.write("short", ["mark", {"text": "once"}])
+    start_worker()
+    address, _, schema = state.rpartition("&schema=")
+    with psycopg.connect(address, options=f"-c search_path={schema}", autocommit=True) as server:
+        newer = """replace(NEW.outcome, '"version": 1', '"version": 2')"""
+        server.execute(
+            "CREATE FUNCTION newer() RETURNS trigger LANGUAGE plpgsql AS"
+            f" $$ BEGIN NEW.outcome = {newer}; RETURN NEW; END $$;"
+            " CREATE TRIGGER newer BEFORE UPDATE OF outcome ON requests FOR EACH ROW"
+            " EXECUTE FUNCTION newer()"
+        )
+    async with planned.workspace.open() as rye:
+        with anyio.fail_after(30):
+            done = await rye.execute("directive:acme/short", thread="fork", target="remote:gpu")
+    assert done.status == "error"
+    assert "has the version 2, and this node reads 1" in str(done.error)
+    assert "Install the same version" in str(done.error)
+    assert done.cost.spend_microcents == 2 * COST
+    assert (planned.root / "marks").read_text() == "once\n"
+
+
 async def test_a_caller_stops_what_waits_for_a_worker_and_what_one_runs(
     planned: PlannedWorkspace, node: ServedNode, start_worker: StartWorker, state: str
 ) -> None:

@@ -6,7 +6,6 @@ becomes of it when that one dies, the rows of the shared state tell, as of each 
 Source: docs/design/queues.md#runs-of-a-node; ADR 047.
 """
 
-import json
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -16,8 +15,7 @@ import anyio
 from attrs import evolve
 
 from ryecore.actions.targets.handed_runs import HandedRun, HandedRuns
-from ryecore.convert.strict import RECORDS
-from ryecore.errors import RyeError, StateUnreachable
+from ryecore.errors import RyeError, StateError, StateUnreachable
 from ryecore.items.refs import ItemRef
 from ryecore.node.content import CallerContent, NodeContent
 from ryecore.node.execution import (
@@ -31,7 +29,9 @@ from ryecore.node.hosts import snapshot_missing
 from ryecore.node.problems import NodeProblem, refusal
 from ryecore.node.run_table import RunRow, RunTable
 from ryecore.node.threads import Outcome, follow, limits_of, outcome_of_rows
+from ryecore.node.told_outcomes import read_outcome
 from ryecore.policy import CallContext
+from ryecore.remote.protocol.error_documents import write_error
 from ryecore.remote.protocol.models import ExecuteBody
 from ryecore.runs.queued_run import QueuedSpace
 from ryecore.runs.request import RunRequest
@@ -187,7 +187,12 @@ class HandingOver:
                 await anyio.sleep(_RETRY_S)
         if not told:
             return await outcome_of_rows(self._rye, run.thread_id)
-        outcome = RECORDS.read(json.loads(told), Outcome)
+        try:
+            outcome = read_outcome(told)
+        except StateError as problem:  # the rows still tell what it cost
+            outcome = await outcome_of_rows(self._rye, run.thread_id)
+            result = write_error(problem.during(live.row.body.item_id))
+            return evolve(outcome, status="error", result=result)
         if outcome.digests:
             objects = await self._handed.objects(run.thread_id)
             content = self._content.of(live.caller)

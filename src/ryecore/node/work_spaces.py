@@ -27,6 +27,7 @@ from ryecore.node.files import remove_tree
 from ryecore.node.hosts import Host, HostOptions, HostPool
 from ryecore.node.problems import NodeProblem
 from ryecore.node.threads import Outcome, has_thread, outcome_of_rows, thread_outcome
+from ryecore.node.told_outcomes import write_outcome
 from ryecore.remote.protocol.snapshots import Snapshot
 from ryecore.runs.queued_run import QueuedRun
 from ryecore.runs.tasks import Tasks
@@ -106,7 +107,7 @@ class WorkerSpaces:
         digests = outcome.digests
         if digests:
             await run_in_thread(_store, await handed.objects(run_id), digests, content)
-        await handed.tell(run_id, json.dumps(RECORDS.write(outcome)))
+        await handed.tell(run_id, write_outcome(outcome))
 
 
 @asynccontextmanager
