@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from threading import get_ident
 from types import TracebackType
@@ -67,21 +66,30 @@ def loader(name: str, project: Path, settings: dict[str, object] | None = None) 
     return [sys.executable, "-c", LOADER, path, str(project), json.dumps(settings or {})]
 
 
-@cache
-def template(
-    name: str, _variables: frozenset[tuple[str, str]], _thread: int
-) -> "subprocess.Popen[str]":
-    """A process that forks for each call of a file tool by a thread; it ends with this process."""
-    command = [sys.executable, "-c", TEMPLATE, str(FILE_SYSTEM / f"{name}.py")]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    return subprocess.Popen(command, text=True, env=environment(), **pipes)
+_templates: "dict[tuple[object, ...], subprocess.Popen[str]]" = {}
+
+
+def template(name: str) -> "subprocess.Popen[str]":
+    """A process that forks for each call of a file tool by this thread, until `end_templates`."""
+    variables = {**os.environ}
+    variables.pop("PYTEST_CURRENT_TEST", None)
+    key = (name, frozenset(variables.items()), get_ident())
+    if key not in _templates:
+        command = [sys.executable, "-c", TEMPLATE, str(FILE_SYSTEM / f"{name}.py")]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        _templates[key] = subprocess.Popen(command, text=True, env=environment(), **pipes)
+    return _templates[key]
+
+
+def end_templates() -> None:
+    """End all processes of `template`."""
+    while _templates:
+        _templates.popitem()[1].communicate()
 
 
 def call_template(name: str, asked: list[object]) -> tuple[Result | None, str]:
     """What a forked call of a file tool gives, and what it wrote on its standard error."""
-    variables = {**os.environ}
-    variables.pop("PYTEST_CURRENT_TEST", None)
-    process = template(name, frozenset(variables.items()), get_ident())
+    process = template(name)
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(json.dumps(asked) + "\n")
