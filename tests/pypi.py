@@ -1,4 +1,7 @@
-"""Real programs from PyPI for tests, each in a virtual environment of its own, made once."""
+"""Real programs from PyPI for tests, each in a virtual environment of its own, made once.
+
+`python -m tests.pypi` makes all of them.
+"""
 
 import fcntl
 import hashlib
@@ -66,3 +69,9 @@ def _have(name: str) -> Path | str:
     if found := _UNREACHABLE.search(done.stderr):
         return f"pip can't reach its index from here ({found[0]})"
     pytest.fail(f"pip failed for {pins}:\n{done.stderr[-2000:]}")
+
+
+if __name__ == "__main__":
+    for _pins in sorted(SETS.glob("*.txt")):
+        if isinstance(_found := _have(_pins.stem), str):
+            print(f"Left out: tests with {_pins.stem}: {_found}.")

@@ -279,6 +279,7 @@ async def test_a_node(planned: PlannedWorkspace) -> None:
 
 
 @pytest.mark.timeout(300)  # each run is begun in a process that imports Ray
+@pytest.mark.usefixtures("forked_walkers")
 @needs_server
 @needs_ray
 async def test_a_ray_cluster(
