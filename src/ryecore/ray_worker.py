@@ -9,13 +9,14 @@ Source: docs/design/ray.md.
 import asyncio
 import json
 import os
+import socket
 import tempfile
 import threading
 import time
 import traceback
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -191,7 +192,7 @@ class RayRun:
         payload = sent.payload
         if sent.snapshot is None:
             settings = _as_here(payload.settings)
-            async with open_rye(settings, environ_without()) as rye:
+            async with _open(settings) as rye:
                 return await self._execute_in(rye, sent, log)
         settings = _as_own(payload.settings)
         async with _open_without_project(settings) as own:
@@ -200,7 +201,7 @@ class RayRun:
             held = await anyio.to_thread.run_sync(taken)
         with held:
             settings = evolve(settings, project_path=str(held.path))
-            async with open_rye(settings, environ_without()) as rye:
+            async with _open(settings) as rye:
                 try:
                     found = await self._execute_in(rye, sent, log)
                 except RyeError as error:
@@ -289,7 +290,14 @@ async def _queues(rye: Rye) -> RunQueue:
 
 @asynccontextmanager
 async def _open(settings: Settings) -> AsyncIterator[Rye]:
-    async with open_rye(settings, environ_without()) as rye:
+    """Open a project here. What keeps this process from it names its machine, among many."""
+    async with AsyncExitStack() as opened:
+        try:
+            rye = await opened.enter_async_context(open_rye(settings, environ_without()))
+        except RyeError as error:
+            where = f"The worker on {socket.gethostname()} can't open the project"
+            error.message = f"{where}: {error.message}"
+            raise
         yield rye
 
 
@@ -325,7 +333,7 @@ def _as_own(settings: Settings) -> Settings:
 async def _open_without_project(settings: Settings) -> AsyncIterator[Rye]:
     """Open a Rye in an empty project, for what the state has."""
     with tempfile.TemporaryDirectory(prefix="rye-ray-", ignore_cleanup_errors=True) as folder:
-        async with open_rye(evolve(settings, project_path=folder), environ_without()) as rye:
+        async with _open(evolve(settings, project_path=folder)) as rye:
             yield rye
 
 

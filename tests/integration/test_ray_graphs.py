@@ -106,6 +106,7 @@ async def kill_worker(pid: int) -> None:
 async def assert_resumed(planned: PlannedWorkspace, rye: Rye, done: ExecutionResult) -> None:
     """See that a graph was resumed at its gate, with each effect once and its costs exact."""
     assert done.success, done.error
+    assert done.metadata["remote"] == "gpu"
     assert done.data["output"] == {"passed": True}  # type: ignore[index]
     marks = (planned.root / "marks").read_text().split()
     assert marks == ["once", "short", "begun", "begun"]  # the gate may be repeated, by its author

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -10,13 +11,15 @@ import anyio.to_thread
 import pytest
 
 from ryecore import Rye
-from ryecore.errors import ConfigError, RemoteError
+from ryecore.errors import ConfigError, RemoteError, RyeError
 from ryecore.threads.thread import Thread
 from tests.matrix import IS_SOAK
 from tests.postgres import needs_server, own_schema
 from tests.rays import FACTORY, ServedRay, name_cluster, needs_ray
 from tests.thread_host import COST, PlannedWorkspace
 from tests.workspace import Workspace
+
+HOST = socket.gethostname()
 
 pytestmark = [pytest.mark.anyio, needs_server, needs_ray]
 
@@ -237,7 +240,10 @@ async def test_a_project_travels_to_workers_that_have_none(
 @pytest.mark.parametrize(
     ("factory", "reason"),
     [
-        ("tests.missing:deps", "tests.missing:deps can't be imported"),
+        (
+            "tests.missing:deps",
+            f"The worker on {HOST} can't open the project: tests.missing:deps can't be imported",
+        ),
         ("tests.rays:broken_deps", "ryecore itself failed: TypeError"),
     ],
 )
@@ -247,4 +253,9 @@ async def test_a_run_that_a_worker_cannot_open_ends_with_the_reason(
     async with planned.open(state=state, deps_factory=factory) as rye:
         with anyio.fail_after(30):
             done = await rye.execute("directive:acme/short", thread="fork", target="remote:gpu")
+            ref = planned.workspace.shell("acme/words", "echo here")
+            with pytest.raises(RyeError) as refused:
+                await rye.execute(ref, target="remote:gpu")
     assert reason in str(done.error)
+    assert reason in refused.value.message
+    assert HOST in str(done.error)

@@ -4,6 +4,7 @@ Source: docs/design/queues.md.
 """
 
 import logging
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -174,7 +175,7 @@ async def end_failed(cluster: Cluster, run_id: str, problem: Exception) -> bool:
         _log.error("The run %s failed in ryecore itself.", run_id, exc_info=problem)
         failed = StateError(
             f"ryecore itself failed: {type(problem).__name__}.",
-            next_step="See the worker's log, and report it.",
+            next_step=f"See the worker's log on {socket.gethostname()}, and report it.",
         )
     try:
         await cluster.fail(run_id, failed)

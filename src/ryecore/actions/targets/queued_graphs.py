@@ -29,6 +29,7 @@ from ryecore.state.idempotency import EarlierStart
 from ryecore.threads.result import StartedThread
 
 if TYPE_CHECKING:
+    from ryecore.remote.config import Remote
     from ryecore.state.store import ThreadStore
 
 __all__ = ["QueuedGraphs"]
@@ -44,6 +45,7 @@ class QueuedGraphs:
         executor: Verifies a graph and its inputs here, so that a wrong call is refused at once.
         graphs: Returns the service for the handles of runs.
         store: Returns the threads.
+        find: Returns the remote of a target.
         enqueue: Registers a run, gives it to a worker, and returns its id.
     """
 
@@ -52,11 +54,13 @@ class QueuedGraphs:
         executor: PrimitiveExecutor,
         graphs: Callable[[], GraphService],
         store: Callable[[], "ThreadStore"],
+        find: "Callable[[str], Remote]",
         enqueue: Callable[[RunRequest, CallContext], Awaitable[str]],
     ) -> None:
         self._executor = executor
         self._graphs = graphs
         self._store = store
+        self._find = find
         self._enqueue = enqueue
 
     async def run(
@@ -79,6 +83,7 @@ class QueuedGraphs:
             CallCancelled: Its caller was cancelled; the run has ended.
             RyeError: Nothing ran.
         """
+        remote = self._find(request.target).name
         checked = await self._check(request, ctx, trace=trace)
         request = self._planned(request, checked)
         run = await self._graphs().found(await self._enqueue(request, ctx), request.ref, ctx)
@@ -100,6 +105,7 @@ class QueuedGraphs:
             error=done.error,
             chain=checked.chain,
             duration_ms=done.duration_ms,
+            metadata={"remote": remote},
             effect_unknown=done.effect_unknown,
             trace=checked.trace,
         )

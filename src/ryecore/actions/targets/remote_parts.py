@@ -199,7 +199,13 @@ class RemoteParts:
         """The graphs that the workers of a Ray cluster run."""
         from ryecore.actions.targets.queued_graphs import QueuedGraphs  # noqa: PLC0415
 
-        return QueuedGraphs(self._executor, self._graphs, self._store.open, self.enqueue)
+        return QueuedGraphs(
+            self._executor,
+            self._graphs,
+            self._store.open,
+            lambda target: self.read().find(target),
+            self.enqueue,
+        )
 
     @cached_property
     def rays(self) -> "RayCalls":
