@@ -187,7 +187,7 @@ class Rye:
             parameters: The tool's parameters, checked against its schema; or the directive's
                 inputs, each checked against its declared type.
             dry_run: Whether to verify, validate and plan only.
-            target: Where to execute: `local`, `remote` or `remote:NAME`.
+            target: `local`; or a node, a queue or a Ray cluster: `remote` or `remote:NAME`.
             thread: `inline`; or for a directive `fork`, a managed thread with a model.
             async_: Whether to return at once; the run has a process of its own.
             model: For a directive: `provider/model`, or a tier or name of `agent/agent.yaml`.
@@ -227,7 +227,7 @@ class Rye:
         Args:
             ref: `directive:ID`, or its bare id.
             inputs: The directive's inputs, each checked against its declared type.
-            target: Where it runs: `local`, `remote` or `remote:NAME`.
+            target: Where it runs: `local`, `remote` or `remote:NAME`, as for `execute`.
             model: `provider/model`, or a tier or name of `agent/agent.yaml`.
             limits: Limits that override those of the directive and the configuration.
             idempotency_key: A repeated start, in any process, finds the first thread.

@@ -35,7 +35,7 @@ _COMMANDS: Final = {
     ),
     "node": LazyCommand("ryecore.cli.node", "Let other machines run their projects here."),
     "remote": LazyCommand(
-        "ryecore.cli.remote", "Name the nodes that run items of a project elsewhere."
+        "ryecore.cli.remote", "Name nodes, queues and Ray clusters that run items elsewhere."
     ),
     "search": LazyCommand("ryecore.cli.items", "Find items by their names and contents."),
     "sign": LazyCommand("ryecore.cli.items", "Sign an item, or all that a glob matches."),

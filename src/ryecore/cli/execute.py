@@ -60,7 +60,7 @@ __all__ = ["execute"]
     "--target",
     default="local",
     metavar="WHERE",
-    help="local; or a node: remote, or remote:NAME.",
+    help="local; or a node, a queue or a Ray cluster: remote, or remote:NAME.",
 )
 @click.option(
     "--pull", is_flag=True, help="On a node: bring home the project files that it changed."

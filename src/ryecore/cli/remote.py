@@ -34,9 +34,11 @@ __all__ = ["push_progress", "remote", "show_plan"]
 _BAR_COLUMNS: Final = 30
 
 
-@click.group(cls=HintedGroup, short_help="Name the nodes that run items of a project elsewhere.")
+@click.group(
+    cls=HintedGroup, short_help="Name nodes, queues and Ray clusters that run items elsewhere."
+)
 def remote() -> None:
-    """Name the nodes that run items of a project elsewhere, and see what travels to them."""
+    """Name nodes, queues and Ray clusters that run items elsewhere, and see what travels there."""
 
 
 @remote.command("list")

@@ -244,7 +244,8 @@ class RemotesConfig:
                 "There is no default remote." if self.remotes else "There are no remotes.",
                 next_step=f"Name one: remote:NAME.{known_names(sorted(self.remotes))}"
                 if self.remotes
-                else "Add one: rye remote add NAME URL",
+                else "Add one: rye remote add NAME URL; or a queue or a Ray cluster: rye remote "
+                "add-queue, rye remote add-cluster",
             )
         if name not in self.remotes:
             guess = did_you_mean(name, self.remotes) or known_names(sorted(self.remotes))

@@ -56,6 +56,16 @@ def test_remotes_are_listed_with_their_fingerprints(workspace: Workspace, run: R
     assert KEY.fingerprint in run("remote", "list").out
 
 
+def test_the_help_names_queues_and_clusters_beside_nodes(run: Run) -> None:
+    for command in (("execute", "--help"), ("remote", "--help")):
+        told = " ".join(run(*command).out.split())
+        for kind in ("node", "queue", "Ray cluster"):
+            assert kind in told, command
+    refused = run("execute", "tool:acme/x", "--target", "remote").err
+    assert "rye remote add-queue" in refused
+    assert "add-cluster" in refused
+
+
 def test_an_unknown_remote_is_refused(workspace: Workspace, run: Run) -> None:
     del workspace
     done = run("execute", "tool:acme/a", "--target", "remote:gpu", "--push-plan")
