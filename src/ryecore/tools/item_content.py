@@ -11,12 +11,13 @@ import binascii
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ryecore.errors import StoreError
+from ryecore.lillux.event_loop import run_in_thread
 from ryecore.llm.media import UNKNOWN, MediaStore, media_type_of
 
-__all__ = ["for_model", "has_blocks"]
+__all__ = ["as_model_gets", "for_model", "has_blocks"]
 
 _SHOWN: Final = re.compile(r"(image|audio)/[a-z0-9.+-]{1,80}|application/pdf")
 """The types of media that models take."""
@@ -29,6 +30,13 @@ def has_blocks(data: object) -> bool:
         and isinstance(listed := data.get("content"), list)
         and all(isinstance(one, Mapping) and isinstance(one.get("type"), str) for one in listed)
     )
+
+
+async def as_model_gets(data: object, store: MediaStore | None) -> object:
+    """Return an item's result as a model gets it: one with content blocks by `for_model`."""
+    if not has_blocks(data):
+        return data
+    return await run_in_thread(for_model, cast("Mapping[str, Any]", data), store)
 
 
 def for_model(data: Mapping[str, Any], store: MediaStore | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Source: docs/design/execute.md#tools; decisions 26, 30 and 41.
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
 from ryecore.display.sanitize import drop_invisible, warn
@@ -29,12 +29,11 @@ from ryecore.items.description import describe
 from ryecore.items.metadata import python_docstring
 from ryecore.items.refs import ItemRef
 from ryecore.items.verification import VerifiedItem
-from ryecore.lillux.event_loop import run_in_thread
 from ryecore.policy import CallContext, capability_of
 from ryecore.search.model import SearchResults
 from ryecore.tools.context import ToolContext
 from ryecore.tools.failures import invalid_arguments
-from ryecore.tools.item_content import for_model, has_blocks
+from ryecore.tools.item_content import as_model_gets
 
 __all__ = [
     "ItemExecutor",
@@ -203,10 +202,7 @@ class ItemRunner:
             raise ToolExecutionError(
                 f"The tool {self._name} failed: {done.error}", tool_name=self._name
             )
-        if not has_blocks(done.data):
-            return done.data
-        blocks = cast("Mapping[str, Any]", done.data)
-        return await run_in_thread(for_model, blocks, ctx.media)
+        return await as_model_gets(done.data, ctx.media)
 
 
 def _docstring(item: VerifiedItem) -> str:

@@ -16,10 +16,13 @@ from ryecore.errors import (
     ToolPolicyError,
 )
 from ryecore.items.refs import ItemRef
+from ryecore.llm.media import MemoryMediaStore
+from ryecore.llm.parts import MediaPart
 from ryecore.policy.permissions import ApprovalRequest
 from ryecore.state.model import ThreadRecord
 from ryecore.state.records import load_run_key
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
+from tests.mcp_items import mcp_tool, stdio_server
 from tests.unit.actions.directives import write
 from tests.unit.threads.palette_caller import RecordingDispatcher, palette_caller
 from tests.workspace import Workspace
@@ -316,3 +319,25 @@ async def test_signing_needs_the_name_and_the_persons_word(workspace: Workspace)
     assert said["summary"] == "Signed 1/1 item."
     assert len(asked) == 1
     assert str(workspace.root) not in json.dumps(said)
+
+
+async def test_an_image_of_an_mcp_tool_reaches_the_model_as_media_and_a_caller_as_data(
+    workspace: Workspace,
+) -> None:
+    stdio_server(workspace)
+    ref = mcp_tool(workspace, "image")
+    store = MemoryMediaStore()
+    granted = f"rye.execute.tool.{ref.removeprefix('tool:').replace('/', '.')}"
+    async with workspace.open() as rye:
+        here = await palette_caller(RecordingDispatcher(rye), granted, media=store)
+        outcome = await here.call("rye_execute", item_id=ref)
+        without = await palette_caller(RecordingDispatcher(rye), granted)
+        said = await without.says("rye_execute", item_id=ref)
+        plain = await rye.execute(ref)
+    text, medium = outcome.part.content
+    assert isinstance(medium, MediaPart)
+    assert (medium.media_type, store.read(medium)) == ("image/png", b"hello")
+    document = json.loads(text.text)
+    assert document["data"]["content"][0]["data"]["media"] == medium.handle
+    assert said["data"]["content"][0]["data"] == "[image/png, 5 bytes]"
+    assert plain.data["content"][0]["data"] == "aGVsbG8="

@@ -20,6 +20,7 @@ from ryecore.threads.calls.guard import strip_envelope
 from ryecore.tools.context import ToolContext
 from ryecore.tools.definition import ToolDef, ToolFunction
 from ryecore.tools.failures import invalid_arguments, shown
+from ryecore.tools.item_content import as_model_gets, has_blocks
 from ryecore.tools.items import refusal
 
 __all__ = ["BUILT_IN_NAMES", "grants", "item_tool", "needed_for"]
@@ -171,6 +172,8 @@ class _Bound:
         said = document.get("error")
         if isinstance(said, str):
             document["error"] = shown(said)
+        if has_blocks(document.get("data")):  # images, audio and files of a tool
+            document["data"] = await as_model_gets(document["data"], ctx.media)
         return document
 
     async def _response(self, given: Mapping[str, Any], ctx: ToolContext) -> Mapping[str, object]:
