@@ -30,6 +30,9 @@ class OAuthServer:
         denies: Whether the person at the authorization page says no.
         token_url: Where tokens are had, if not at this origin.
         meeting: Refreshes wait here for each other, if it is set.
+        is_open: Whether only calls of tools need a token.
+        call_scope: The scope that calls of tools need; empty for any.
+        secrets: What came of clients' secrets, as they were sent.
     """
 
     def __init__(self) -> None:
@@ -37,7 +40,11 @@ class OAuthServer:
         self.seen: list[str] = []
         self.tokens: set[str] = set()
         self.refresh_tokens: set[str] = set()
-        self.codes: dict[str, str] = {}
+        self.codes: dict[str, tuple[str, str]] = {}
+        self.scopes: dict[str, str] = {}
+        self.is_open = False
+        self.call_scope = ""
+        self.secrets: list[str] = []
         self.lasts_s = 3600
         self.denies = False
         self.token_url = ""
@@ -65,12 +72,25 @@ class OAuthServer:
             back = {"error": "access_denied", "state": query["state"]}
         else:
             code = secrets.token_hex(8)
-            self.codes[code] = query["code_challenge"]
+            self.codes[code] = query["code_challenge"], query.get("scope", "")
             back = {"code": code, "state": query["state"]}
         return f"{query['redirect_uri']}?{urlencode(back)}"
 
+    def refusal(self, token: str, method: str) -> tuple[int, str] | None:
+        """The status and the challenge for a request; None where it may be served."""
+        if self.is_open and method != "tools/call":
+            return None
+        where = f'resource_metadata="{self.origin}/.well-known/oauth-protected-resource/mcp"'
+        scope = f', scope="{self.call_scope}"' if self.call_scope and method == "tools/call" else ""
+        if token not in self.tokens:
+            return 401, f"Bearer {where}{scope}"
+        if scope and self.call_scope not in self.scopes[token].split():
+            return 403, f'Bearer error="insufficient_scope", {where}{scope}'
+        return None
+
     def token(self, form: dict[str, str]) -> dict[str, Any] | None:
         self.forms.append(form)
+        scope = ""
         if form["grant_type"] == "refresh_token":
             if self.meeting is not None:
                 with suppress(threading.BrokenBarrierError):
@@ -81,10 +101,12 @@ class OAuthServer:
         else:
             digest = hashlib.sha256(form["code_verifier"].encode()).digest()
             challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
-            if self.codes.pop(form["code"], None) != challenge:
+            known, scope = self.codes.pop(form["code"], ("", ""))
+            if known != challenge:
                 return None
         access, refresh = (f"{kind}-{secrets.token_hex(16)}" for kind in ("access", "refresh"))
         self.tokens.add(access)
+        self.scopes[access] = scope
         self.refresh_tokens.add(refresh)
         return {
             "access_token": access, "token_type": "Bearer",
@@ -116,14 +138,18 @@ def oauth_server() -> Iterator[OAuthServer]:
                 return self.reply(201, {**json.loads(body), "client_id": secrets.token_hex(8)})
             if self.path == "/oauth/token":
                 form = {name: values[0] for name, values in parse_qs(body).items()}
+                own.secrets += [
+                    form.get("client_secret", ""),
+                    self.headers.get("authorization", ""),
+                ]
                 found = own.token(form)
                 return self.reply(
                     400 if found is None else 200, found or {"error": "invalid_grant"}
                 )
-            if self.headers.get("authorization", "").removeprefix("Bearer ") not in own.tokens:
-                where = f"{own.origin}/.well-known/oauth-protected-resource/mcp"
-                return self.reply(401, None, asks=f'Bearer resource_metadata="{where}"')
             message = json.loads(body)
+            token = self.headers.get("authorization", "").removeprefix("Bearer ")
+            if (refused := own.refusal(token, message["method"])) is not None:
+                return self.reply(refused[0], None, asks=refused[1])
             result = _MODERN | _ANSWERS[message["method"]]
             return self.reply(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
 

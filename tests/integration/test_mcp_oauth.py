@@ -1,5 +1,6 @@
 """MCP servers that want a person to log in: tokens are had once, kept privately, and renewed."""
 
+import base64
 import json
 import subprocess
 import threading
@@ -7,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -196,17 +198,108 @@ def test_a_token_file_that_others_may_read_is_refused(
         rye.execute(ref)
 
 
+def test_a_folder_of_tokens_is_closed_to_readers_and_of_no_use_where_others_write(
+    workspace: Workspace, server: OAuthServer, ref: str
+) -> None:
+    with workspace.sync(authorize=Person()) as rye:
+        assert rye.execute(ref).success
+    folder = token_file(workspace).parent
+    folder.chmod(0o755)
+    with workspace.sync() as rye:
+        assert rye.execute(ref).success
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o770)
+    with workspace.sync() as rye, pytest.raises(ConfigError, match="others may write") as refused:
+        rye.execute(ref)
+    assert f"chmod 700 {folder}" in refused.value.next_step
+    folder.chmod(0o700)
+    folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to(folder.with_name("elsewhere"))
+    with workspace.sync() as rye, pytest.raises(ConfigError, match="is a link"):
+        rye.execute(ref)
+
+
+def test_a_secret_goes_to_the_authorization_server_alone_that_it_is_for(
+    workspace: Workspace, server: OAuthServer
+) -> None:
+    oauth = {"client_id": "me", "client_secret": "a-secret-of-mine"}
+    declared = {"transport": "http", "url": server.url}
+    server_item(workspace, oauth=oauth, **declared)
+    ref = mcp_tool(workspace, "echo", runtime=HTTP, declared=ECHO)
+    with (
+        workspace.sync(authorize=Person()) as rye,
+        pytest.raises(ConfigError, match="holds a secret and no issuer") as refused,
+    ):
+        rye.execute(ref)
+    assert "issuer: https://" in refused.value.next_step
+    for grant in ("authorization_code", "client_credentials"):
+        mine = {**oauth, "issuer": "https://auth.notes.example", "grant": grant}
+        server_item(workspace, oauth=mine, **declared)
+        with workspace.sync(authorize=Person()) as rye, suppress(McpError):
+            rye.execute(ref)
+    assert not any("a-secret-of-mine" in one for one in server.secrets)
+    assert not any(base64.b64encode(b"me:a-secret-of-mine").decode() in one
+                   for one in server.secrets)  # fmt: skip
+    server_item(workspace, oauth={**oauth, "issuer": server.origin}, **declared)
+    with workspace.sync(authorize=Person()) as rye:
+        rye.execute(ref)
+    assert base64.b64encode(b"me:a-secret-of-mine").decode() in server.secrets[-1]
+
+
+def command(workspace: Workspace, *words: str) -> Forked:
+    pipe, environ = subprocess.PIPE, {**workspace.environ, "USER_SPACE": str(workspace.user)}
+    words = ("ryecore.cli", "mcp", *words, "--project", str(workspace.project))
+    return Forked([*words], imported=SERVERS, stdout=pipe, stderr=pipe, cwd=ROOT, env=environ)
+
+
+def log_in(workspace: Workspace, *options: str) -> bytes:
+    """Log in by the command, as a person with a browser; return what it says."""
+    with command(workspace, "login", SERVER, "--no-browser", *options) as login:
+        assert b"browser" in login.stderr.readline()
+        back = visit(login.stderr.readline().decode().strip())
+        urllib.request.urlopen(back, timeout=10).close()
+        out, err = login.communicate(timeout=60)
+    assert login.returncode == 0, err
+    return bytes(out)
+
+
+def test_the_command_logs_in_where_a_call_alone_asks_and_for_more_scopes(
+    workspace: Workspace, server: OAuthServer, ref: str
+) -> None:
+    server.is_open = True
+    with workspace.sync() as rye, pytest.raises(McpError) as refused:
+        rye.execute(ref)
+    assert f"rye mcp login {SERVER}. " in refused.value.next_step
+    assert b"logged in; 1 tool" in log_in(workspace)
+    with workspace.sync() as rye:
+        assert rye.execute(ref).success
+    server.call_scope = "notes:write"
+    with workspace.sync() as rye, pytest.raises(McpError, match="403") as refused:
+        rye.execute(ref)
+    assert f"rye mcp login {SERVER} --scope notes:write" in refused.value.next_step
+    assert b"logged in" in log_in(workspace, "--scope", "notes:write")
+    with workspace.sync() as rye:
+        assert rye.execute(ref).success
+    with command(workspace, "login", SERVER, "--scope", 'a"b') as wrong:
+        assert b"no scope has" in wrong.communicate(timeout=60)[1]
+
+
+def test_no_login_is_needed_where_a_server_has_none(workspace: Workspace) -> None:
+    with oauth_server() as plain:
+        plain.metadata = lambda path: None  # type: ignore[method-assign]
+        plain.is_open = True
+        server_item(workspace, transport="http", url=plain.url)
+        with command(workspace, "login", SERVER, "--no-browser") as login:
+            out, err = login.communicate(timeout=60)
+        assert login.returncode == 0, err
+        assert b"no login was needed; 1 tool" in out
+        assert "/register" not in plain.seen
+
+
 def test_the_command_logs_in_by_the_loopback_address_and_logs_out(
     workspace: Workspace, server: OAuthServer, ref: str
 ) -> None:
-    environ = {**workspace.environ, "USER_SPACE": str(workspace.user)}
-
-    def command(*words: str) -> Forked:
-        pipe = subprocess.PIPE
-        words = ("ryecore.cli", "mcp", *words, "--project", str(workspace.project))
-        return Forked([*words], imported=SERVERS, stdout=pipe, stderr=pipe, cwd=ROOT, env=environ)
-
-    with command("login", SERVER, "--no-browser") as login:
+    with command(workspace, "login", SERVER, "--no-browser") as login:
         assert b"browser" in login.stderr.readline()
         back = visit(login.stderr.readline().decode().strip())
         with urllib.request.urlopen(back, timeout=10) as page:
@@ -218,7 +311,7 @@ def test_the_command_logs_in_by_the_loopback_address_and_logs_out(
     assert token.encode() not in out + err
     with workspace.sync() as rye:
         assert rye.execute(ref).success
-    with command("logout", SERVER) as logout:
+    with command(workspace, "logout", SERVER) as logout:
         assert b"logged out" in logout.communicate(timeout=60)[0]
     with workspace.sync() as rye, pytest.raises(McpError, match="401"):
         rye.execute(ref)

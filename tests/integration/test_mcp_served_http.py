@@ -169,7 +169,17 @@ async def test_a_page_of_another_name_cannot_reach_it(workspace: Workspace) -> N
             origin = await opened.post(
                 served.url, json=INITIALIZE, headers={"Origin": "https://evil.example"}
             )
-    assert (host.status_code, origin.status_code) == (421, 403)
+            assert (host.status_code, origin.status_code) == (421, 403)
+            for name in ("localhost:80.evil.example", "127.0.0.1:1@evil.example", "localhost:"):
+                host = await opened.post(served.url, json=INITIALIZE, headers={"Host": name})
+                assert host.status_code in (400, 421), name
+                headers = {"Origin": f"http://{name}"}
+                origin = await opened.post(served.url, json=INITIALIZE, headers=headers)
+                assert origin.status_code == 403, name
+            for name in ("localhost", "localhost:443", "[::1]:9"):
+                headers = {"Host": name, "Origin": f"http://{name}"}
+                known = await opened.post(served.url, json=INITIALIZE, headers=headers)
+                assert known.status_code == 200, name
 
 
 async def test_a_name_that_is_allowed_reaches_it_behind_a_proxy_with_tls_too(

@@ -114,7 +114,7 @@ async def test_a_call_that_is_cancelled_cancels_its_task(
                 tool = int(await anyio.to_thread.run_sync(fifo.read_text))
                 calls.cancel_scope.cancel()
             await ended(tool)
-            assert not left(workspace)
+    assert not left(workspace)
 
 
 async def test_a_task_that_takes_too_long_is_cancelled(workspace: Workspace) -> None:
@@ -191,4 +191,4 @@ async def test_a_task_whose_waiting_process_was_killed_is_cancelled_and_told(
             (log,) = [one for one in logs if isinstance(one, ToolLog)]
             assert "a__waits" in str(log.data)
             assert "was killed" in str(log.data)
-            assert not left(workspace)
+    assert not left(workspace)

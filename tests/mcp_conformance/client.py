@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import anyio
 import httpx2
@@ -40,7 +41,18 @@ def example_of(schema: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
-def oauth_of(context: Mapping[str, Any]) -> tuple[dict[str, object], dict[str, str]]:
+def issuer_of(url: str) -> str:
+    """Return the authorization server of a server, as somebody looks it up who writes its item."""
+    parts = urlsplit(url)
+    for path in (f"/.well-known/oauth-protected-resource{parts.path}",
+                 "/.well-known/oauth-protected-resource"):  # fmt: skip
+        found = httpx2.get(f"{parts.scheme}://{parts.netloc}{path}")
+        if found.status_code == 200:
+            return str(found.json()["authorization_servers"][0])
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def oauth_of(context: Mapping[str, Any], url: str) -> tuple[dict[str, object], dict[str, str]]:
     """Return a server's `config.oauth` as the suite tells it, and the variables of its secrets."""
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
     if scenario == "auth/basic-cimd":
@@ -56,6 +68,8 @@ def oauth_of(context: Mapping[str, Any]) -> tuple[dict[str, object], dict[str, s
         oauth["private_key"] = "${SUITE_KEY}"
         oauth["signing_algorithm"] = context.get("signing_algorithm", "ES256")
         variables["SUITE_KEY"] = context["private_key_pem"]
+    if variables:
+        oauth["issuer"] = issuer_of(url)
     if "client-credentials" in scenario:
         oauth["grant"] = "client_credentials"
     return oauth, variables
@@ -91,7 +105,7 @@ class SuiteClient:
     def __init__(self, workspace: Workspace, url: str, context: Mapping[str, Any]) -> None:
         self._workspace = workspace
         self._context = context
-        oauth, variables = oauth_of(context)
+        oauth, variables = oauth_of(context, url)
         workspace.environ |= variables
         workspace.yaml(
             _SERVER,

@@ -27,13 +27,22 @@ _LOGIN_TIMEOUT_S: Final = 600.0
 @click.command(short_help="Log in at an MCP server that asks for it.")
 @click.argument("server")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port to come back to.")
+@click.option(
+    "--scope",
+    default="",
+    metavar="SCOPES",
+    help="The scopes to log in for, in quotes, as the error of a call names them; by default those "
+    "that the server names.",
+)
 @click.option("--no-browser", is_flag=True, help="Only print the address; open no browser.")
 @project_option
-def login(server: str, port: int, no_browser: bool, project_path: str) -> None:
+def login(server: str, port: int, scope: str, no_browser: bool, project_path: str) -> None:
     """Log in at an MCP server over HTTP, by the id of its item, such as mcp/servers/notes.
 
     The server's authorization server asks you in a browser, and sends you back to this machine. The
-    tokens are kept in user space, where only you can read them.
+    tokens are kept in user space, where only you can read them. A server that asks for a login at a
+    call alone is asked for it now; one that has you logged in is asked for more scopes, if you name
+    them.
     """
     from ryecore.mcp_client.login import Loopback  # noqa: PLC0415 - imports anyio
 
@@ -50,7 +59,7 @@ def login(server: str, port: int, no_browser: bool, project_path: str) -> None:
     async def use(rye: Rye) -> ExecutionResult:
         return await rye.execute(f"tool:{server}", timeout_s=_LOGIN_TIMEOUT_S)
 
-    with errors_shown(as_json=False), Loopback(send, port) as loopback:
+    with errors_shown(as_json=False), Loopback(send, port, scope) as loopback:
         done = with_project(project_path, use, {"authorize": loopback})
         done.raise_for_status()
         count = counted(len(done.data["tools"]), "tool")  # type: ignore[index]

@@ -10,7 +10,7 @@ import anyio
 
 from ryecore.errors import InputError, RyeError
 from ryecore.mcp_client.wire import encode_json, send_frame
-from ryecore.policy.authorization import AuthorizationRequest
+from ryecore.policy.authorization import AuthorizationRequest, Login
 from ryecore.policy.permissions import ASK_KINDS
 from ryecore.policy.reports import ReportAllowance
 
@@ -53,6 +53,8 @@ class Answers:
         can: dict[str, object] = {}
         if self._authorize is not None:
             can["authorize"] = self._authorize.redirect_uri
+            if isinstance(self._authorize, Login):
+                can["login"] = self._authorize.login_scope
         if self._caller is not None:
             can |= {kind: True for kind in ASK_KINDS if self._caller.may_ask(kind)}
             if self._caller.wants_reports:

@@ -5,6 +5,7 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sessio
 """
 
 import json
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +25,7 @@ from ryecore.frozen import frozen
 from ryecore.mcp_client.exchange import TrackedStream
 from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer
 from ryecore.mcp_client.servers import HttpServer
-from ryecore.mcp_client.tokens import may_carry_tokens
+from ryecore.mcp_client.tokens import is_scope, may_carry_tokens
 
 if TYPE_CHECKING:
     from ryecore.mcp_client.oauth import KeptAuth
@@ -130,7 +131,12 @@ class _Client(httpx2.AsyncClient):
         refusal = f"HTTP {status} {response.reason_phrase}"
         self._peer.add_output(refusal + "\n")
         if status in (401, 403):
-            self._peer.next_step = _credentials_step(status, self._server, self._peer.name)
+            from mcp.client.auth.utils import (  # noqa: PLC0415 - imports much, for refusals alone
+                extract_scope_from_www_auth,
+            )
+
+            scope = extract_scope_from_www_auth(response) or ""
+            self._peer.next_step = _credentials_step(status, self._server, self._peer.name, scope)
         if request.method != "POST":
             return
         number = number_of(request.content)
@@ -144,16 +150,17 @@ class _Client(httpx2.AsyncClient):
             self._peer.fail(f"refused a message ({refusal})")
 
 
-def _credentials_step(status: int, server: HttpServer, name: str) -> str:
-    """Return the next step for a server that wants other credentials."""
+def _credentials_step(status: int, server: HttpServer, name: str, scope: str = "") -> str:
+    """Return the next step for a server that wants other credentials, or those of a scope."""
     if not server.headers:
         if not may_carry_tokens(server.url):
             return "It wants credentials, which go over https alone: correct config.url."
         if server.oauth is not None and server.oauth.grant == "client_credentials":
             return "Correct config.oauth of its item, and set the variables that it names."
+        scopes = f" --scope {shlex.quote(scope)}" if scope and is_scope(scope) else ""
         return (
-            f"Log in: rye mcp login {name}. If it wants a token that you have: let its item send "
-            'it, as config: {headers: {Authorization: "Bearer ${A_TOKEN}"}} with '
+            f"Log in: rye mcp login {name}{scopes}. If it wants a token that you have: let its "
+            'item send it, as config: {headers: {Authorization: "Bearer ${A_TOKEN}"}} with '
             'env_config: {env: {A_TOKEN: "${A_TOKEN}"}}, sign it, and set A_TOKEN.'
         )
     names = ", ".join(server.headers)

@@ -23,7 +23,12 @@ from mcp.client.auth.extensions.client_credentials import (
     PrivateKeyJWTOAuthProvider,
     SignedJWTParameters,
 )
-from mcp.client.auth.utils import extract_field_from_www_auth
+from mcp.client.auth.utils import (
+    build_oauth_authorization_server_metadata_discovery_urls,
+    build_protected_resource_metadata_discovery_urls,
+    create_oauth_metadata_request,
+    extract_field_from_www_auth,
+)
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -72,6 +77,17 @@ class Person:
         await self._lines.is_called.wait()  # a connector is started for a call, which is on its way
         line = self._lines.find("authorize")
         return None if line is None else str(line.can["authorize"])
+
+    async def login_scope(self) -> str | None:
+        """Return the scopes that a host wants to log in for; None where none wants that.
+
+        Empty for those that the server names.
+        """
+        if self._lines is None:
+            return None
+        await self._lines.is_called.wait()
+        line = self._lines.find("login")
+        return None if line is None else str(line.can["login"])
 
     async def send(self, url: str) -> None:
         """Send the person to a URL, and keep the one that they come back with."""
@@ -167,7 +183,19 @@ class _Storage:
         return None if is_elsewhere and client.client_id != oauth.client_metadata_url else client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep a registration, without the tokens of an earlier one."""
+        """Keep a registration, without the tokens of an earlier one.
+
+        Raises:
+            McpError: The item names a client, which the SDK replaces where it is another
+                authorization server's.
+        """
+        if self._oauth.client_id is not None:
+            raise McpError(
+                f"the server leads to another authorization server than {self._oauth.issuer}, "
+                "which config.oauth of its item names",
+                next_step="",
+                server=self._peer.name,
+            )
         # The tokens of another registration are of no use to this one.
         self._write(
             client=client_info.model_dump(mode="json", exclude_none=True),
@@ -187,6 +215,7 @@ class KeptAuth(httpx2.Auth):
         self._storage = storage
         storage.metadata = self._discovered
         self._is_loaded = False
+        self._is_login_asked_for = False
 
     async def async_auth_flow(
         self, request: httpx2.Request
@@ -197,17 +226,22 @@ class KeptAuth(httpx2.Auth):
         each other; so it begins only with a response that asks for authorization.
         """
         with ExitStack() as lock:
-            if await self._needs_renewal(lock):
-                answer = None
-            else:
-                sent = self._add_token(request)
-                answer = yield request
-                if not _asks(answer):
-                    return
-                await self._load(again=True)
-                tokens = self._provider.context.current_tokens
-                if tokens is not None and tokens.access_token != sent:
-                    answer = None  # there are others meanwhile
+            answer: httpx2.Response | None = None
+            if not await self._needs_renewal(lock):
+                challenge = await self._login_challenge()
+                for url in self._metadata_urls() if challenge else ():
+                    if await _is_metadata((yield create_oauth_metadata_request(url))):
+                        answer = self._refused(request, challenge)
+                        break
+                if answer is None:
+                    sent = self._add_token(request)
+                    answer = yield request
+                    if not _asks(answer):
+                        return
+                    await self._load(again=True)
+                    tokens = self._provider.context.current_tokens
+                    if tokens is not None and tokens.access_token != sent:
+                        answer = None  # there are others meanwhile
             flow = self._provider.async_auth_flow(request)
             try:
                 outgoing = await anext(flow)
@@ -230,6 +264,37 @@ class KeptAuth(httpx2.Auth):
                 raise McpError(str(problem), next_step="", server="") from None
             finally:
                 await flow.aclose()
+
+    async def _login_challenge(self) -> str:
+        """Return the challenge that a host's wish to log in stands for; empty for none.
+
+        A server may ask for authorization at a call alone, or for more of it. Who logs in makes no
+        call: it is as if the first request of the session was refused.
+        """
+        if self._person is None or self._is_login_asked_for:
+            return ""
+        scope = await self._person.login_scope()
+        if scope is None:
+            return ""
+        self._is_login_asked_for = True
+        if self._provider.context.current_tokens is None:
+            return f'Bearer scope="{scope}"' if scope else "Bearer"
+        return f'Bearer error="insufficient_scope", scope="{scope}"' if scope else ""
+
+    def _metadata_urls(self) -> list[str]:
+        """Return where the server says that it wants authorization, if it does."""
+        url = self._provider.context.server_url
+        found = [
+            *build_protected_resource_metadata_discovery_urls(None, url),
+            *build_oauth_authorization_server_metadata_discovery_urls(None, url),
+        ]
+        return [one for one in found if may_authorize(one, url)]
+
+    def _refused(self, request: httpx2.Request, challenge: str) -> httpx2.Response:
+        has_tokens = self._provider.context.current_tokens is not None
+        return httpx2.Response(
+            403 if has_tokens else 401, headers={"www-authenticate": challenge}, request=request
+        )
 
     def _check(self, url: str) -> None:
         if not may_authorize(url, self._provider.context.server_url):
@@ -321,6 +386,16 @@ class KeptAuth(httpx2.Auth):
 
 def _early(expires_at: object) -> float | None:
     return expires_at - _EARLY_S if isinstance(expires_at, int | float) else None
+
+
+async def _is_metadata(response: httpx2.Response) -> bool:
+    """Return whether a response is a document, as metadata of authorization is."""
+    if response.status_code != 200:
+        return False
+    try:
+        return isinstance(json.loads(await response.aread()), dict)
+    except ValueError:
+        return False
 
 
 def _asks(response: httpx2.Response) -> bool:

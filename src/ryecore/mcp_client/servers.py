@@ -78,7 +78,8 @@ class OAuthSetting:
 
     By default it registers itself, and a person logs in. `client_id` is one that was registered
     before, `client_metadata_url` the URL of a client's own document. The grant `client_credentials`
-    takes no person: a client with a secret or a private key acts for itself.
+    takes no person: a client with a secret or a private key acts for itself. With either, `issuer`
+    names the authorization server that they are for, and no other one gets anything made with them.
     """
 
     grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
@@ -132,14 +133,18 @@ def read_server(document: Mapping[str, Any], path: Path) -> Server:
         raise _unusable(path, ["its config.transport must be stdio, http or sse"])
     try:
         if transport != "stdio":
-            return Configuration.of(str(path), config).read(HttpServer)
-        declared = {name: value for name, value in config.items() if name != "transport"}
-        server = Configuration.of(str(path), declared).read(StdioServer)
+            server: Server = Configuration.of(str(path), config).read(HttpServer)
+        else:
+            declared = {name: value for name, value in config.items() if name != "transport"}
+            server = Configuration.of(str(path), declared).read(StdioServer)
     except ConfigError as error:
         found = cast("Sequence[ConfigProblem]", error.facts["problems"])
         # Without the values, which may be secrets.
         problems = [f"config.{one.in_file()}".partition(", not ")[0].rstrip(".") for one in found]
         raise _unusable(path, problems) from None
+    if isinstance(server, HttpServer):
+        _check_issuer(server.oauth, path)
+        return server
     secrets = [
         name
         for text in (server.command, *server.args)
@@ -154,6 +159,23 @@ def read_server(document: Mapping[str, Any], path: Path) -> Server:
         )
     _check_programs(server.command, server.args, path)
     return server
+
+
+def _check_issuer(oauth: OAuthSetting | None, path: Path) -> None:
+    """Refuse a secret that doesn't say whose it is: an MCP server names where its clients log in.
+
+    Source: RFC 9728, section 7.6.
+    """
+    if oauth is not None and oauth.secrets and oauth.issuer is None:
+        raise _unusable(
+            path,
+            [
+                "its config.oauth holds a secret and no issuer, so that it would go to whichever "
+                "authorization server the MCP server names"
+            ],
+            "Name the authorization server that the client is registered at, such as "
+            "issuer: https://auth.example, and sign it again.",
+        )
 
 
 def _check_programs(command: str, args: tuple[str, ...], path: Path) -> None:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
-from ryecore.mcp_client.tokens import canonical_url, make_private
+from ryecore.mcp_client.tokens import canonical_url, check_private, make_private
 
 __all__ = ["KeptTask", "OpenTasks"]
 
@@ -85,6 +85,7 @@ class OpenTasks:
     def left(self) -> Iterator[KeptTask]:
         """Yield the tasks whose process is gone, each locked until it is closed."""
         try:
+            check_private(self._folder)
             paths = sorted(self._folder.glob("*.json"))
         except OSError:
             return

@@ -3,10 +3,12 @@
 Source: ADR 048; RFC 6749, section 10.3.
 """
 
+import errno
 import fcntl
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +21,8 @@ from ryecore.items.files import write_atomically
 __all__ = [
     "TokenFile",
     "canonical_url",
+    "check_private",
+    "is_scope",
     "make_private",
     "may_authorize",
     "may_carry_tokens",
@@ -26,6 +30,7 @@ __all__ = [
 ]
 
 _FOLDER: Final = Path(".ai/state/mcp/tokens")
+_SCOPE: Final = re.compile(r"[\x20\x21\x23-\x5b\x5d-\x7e]{0,1000}")
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -33,6 +38,14 @@ def canonical_url(url: str) -> str:
     """Return the URL for which tokens are kept: without query, in lower case up to its path."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/"), "", ""))
+
+
+def is_scope(text: str) -> bool:
+    """Return whether a text is a list of scopes, or empty.
+
+    Source: RFC 6749, section 3.3.
+    """
+    return _SCOPE.fullmatch(text) is not None
 
 
 def may_carry_tokens(url: str) -> bool:
@@ -77,9 +90,12 @@ class TokenFile:
             ConfigError: Others may read the file, or it holds something else.
         """
         try:
+            check_private(self.path.parent)
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             return {}
+        except PermissionError as problem:
+            raise self._unusable(problem.strerror or str(problem), self._folder_step) from None
         except OSError as problem:
             raise self._unusable(problem.strerror or str(problem)) from None
         with open(descriptor, "rb") as file:
@@ -104,6 +120,8 @@ class TokenFile:
         try:
             make_private(self.path.parent)
             write_atomically(self.path, content, mode=0o600)
+        except PermissionError as problem:
+            raise self._unusable(problem.strerror or str(problem), self._folder_step) from None
         except OSError as problem:
             raise self._unusable(problem.strerror or str(problem)) from None
 
@@ -134,10 +152,15 @@ class TokenFile:
             return True
         return False
 
-    def _unusable(self, problem: str) -> ConfigError:
+    @property
+    def _folder_step(self) -> str:
+        folder = self.path.parent
+        return f"Look at what is in {folder}, then: chown $USER {folder}; chmod 700 {folder}"
+
+    def _unusable(self, problem: str, next_step: str = "") -> ConfigError:
         return ConfigError(
             f"The tokens in {self.path} can't be used: {problem}.",
-            next_step=f"Remove {self.path}, and log in again: rye mcp login SERVER",
+            next_step=next_step or f"Remove {self.path}, and log in again: rye mcp login SERVER",
             path=self.path,
         )
 
@@ -155,11 +178,36 @@ def secrets_in(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only its owner may read.
+    """Make a folder that only its owner may read, or see that it is one.
 
     Raises:
+        PermissionError: Others may write to it.
         OSError: It can't be made.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
+    check_private(folder)
+
+
+def check_private(folder: Path) -> None:
+    """Take the right to read a folder from others; nothing in one that they may write to counts.
+
+    Raises:
+        PermissionError: Others may write to it: it is theirs, their mode, or a link.
+        FileNotFoundError: It isn't there.
+        OSError: It can't be read.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(folder, flags)
+    except NotADirectoryError:
+        raise PermissionError(errno.EACCES, f"{folder} is not a folder, or is a link") from None
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            raise PermissionError(errno.EACCES, f"others may write to {folder}")
+        if status.st_mode & 0o077:
+            os.fchmod(descriptor, 0o700)
+    finally:
+        os.close(descriptor)

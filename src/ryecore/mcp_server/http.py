@@ -1,6 +1,7 @@
 """The server over streamable HTTP, for clients of a running server. Needs asyncio."""
 
 import hmac
+import re
 import socket
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -12,7 +13,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -29,6 +30,8 @@ _MAX_BODY_BYTES: Final = 32 * 1024 * 1024
 _RETRY_MS: Final = 1000
 """After how long a client reconnects whose stream was closed so that it polls."""
 _ANY: Final = "*"
+_AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.%]+\]|[^:\[\]/@]+)(?::[0-9]{1,5})?", re.ASCII)
+"""A host and its port; the host is what must be known."""
 _EXPOSED: Final = ("Mcp-Session-Id", "MCP-Protocol-Version", "WWW-Authenticate")
 """The headers of a response that a web page may read."""
 _PREFLIGHT_S: Final = 600
@@ -86,6 +89,7 @@ async def serve_http(
     )
     if token is not None:
         app = _BearerToken(app, token)
+    app = _KnownNames(app, _names(host, allowed_hosts), origins)
     app = _TrimmedHeaders(app, without_origin=_ANY in origins)
     if origins:  # outermost: a preflight has no token, and a page has to read a refusal
         app = CORSMiddleware(
@@ -100,11 +104,16 @@ async def serve_http(
     await serve_app(app, listening, announce=lambda: announce(url), silenced=("mcp",))
 
 
-def _security(host: str, more: Iterable[str], origins: Iterable[str]) -> TransportSecuritySettings:
+def _names(host: str, more: Iterable[str]) -> frozenset[str]:
     """Return the names that requests may address this host by, against DNS rebinding."""
     names = {*_LOOPBACK, *more}
     names |= {socket.gethostname(), socket.getfqdn()} if host in _EVERYWHERE else {host}
-    shown = sorted(f"[{name}]" if ":" in name else name for name in names)
+    return frozenset(f"[{name}]" if ":" in name else name for name in names)
+
+
+def _security(host: str, more: Iterable[str], origins: Iterable[str]) -> TransportSecuritySettings:
+    """Return the same for the SDK, whose own check takes what begins with an allowed name."""
+    shown = sorted(_names(host, more))
     own = [
         f"{scheme}://{name}{port}"
         for scheme in ("http", "https")  # a proxy in front of it may speak TLS
@@ -156,6 +165,41 @@ class _TrimmedHeaders:
             ]
             scope = {**scope, "headers": headers}
         await self._app(scope, receive, send)
+
+
+class _KnownNames:
+    """A wrapper of an app that refuses requests under an unknown host name, or of a foreign page.
+
+    Exactly: a name is compared as a whole, and behind it stands a port alone.
+    """
+
+    def __init__(self, app: ASGIApp, names: frozenset[str], origins: frozenset[str]) -> None:
+        self._app = app
+        self._names = frozenset(name.lower() for name in names)
+        self._origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            for host in headers.getlist("host"):
+                if not self._is_known(host):
+                    await PlainTextResponse("Invalid Host header", 421)(scope, receive, send)
+                    return
+            for origin in headers.getlist("origin"):
+                if not self._may_call(origin.lower()):
+                    await PlainTextResponse("Invalid Origin header", 403)(scope, receive, send)
+                    return
+        await self._app(scope, receive, send)
+
+    def _is_known(self, authority: str) -> bool:
+        found = _AUTHORITY.fullmatch(authority.lower())
+        return found is not None and found[1] in self._names
+
+    def _may_call(self, origin: str) -> bool:
+        if origin in self._origins:
+            return True
+        scheme, _, authority = origin.partition("://")  # a proxy in front may speak TLS
+        return scheme in ("http", "https") and self._is_known(authority)
 
 
 class _BearerToken:

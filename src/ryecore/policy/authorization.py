@@ -3,13 +3,13 @@
 Source: RFC 6749, section 4.1; RFC 8252.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from attrs import field
 
 from ryecore.frozen import frozen
 
-__all__ = ["AuthorizationRequest", "Authorize"]
+__all__ = ["AuthorizationRequest", "Authorize", "Login"]
 
 
 @frozen
@@ -40,3 +40,15 @@ class Authorize(Protocol):
         It is cancelled when the call ends. A `RyeError` says that nobody authorized it.
         """
         ...
+
+
+@runtime_checkable
+class Login(Authorize, Protocol):
+    """Sends a person to log in at once, also where a server would ask for that at a call alone.
+
+    Attributes:
+        login_scope: The scopes to log in for, with spaces between them; empty for those that the
+            server names.
+    """
+
+    login_scope: str

@@ -1,0 +1,88 @@
+"""A person's return to this machine's loopback address."""
+
+import socket
+import struct
+from functools import partial
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+import httpx2
+import pytest
+
+from ryecore.errors import InputError
+from ryecore.mcp_client.login import Loopback
+from ryecore.results import AuthorizationRequest
+
+pytestmark = pytest.mark.anyio
+
+REQUEST = AuthorizationRequest("mcp/servers/test", "https://auth.example/?client_id=a&state=own")
+
+
+async def test_only_the_return_with_the_own_state_counts() -> None:
+    with Loopback(lambda _: None) as loopback:
+        outcome: list[str] = []
+
+        async def wait() -> None:
+            outcome.append(await loopback(REQUEST))
+
+        async with anyio.create_task_group() as tasks, httpx2.AsyncClient() as browser:
+            tasks.start_soon(wait)
+            for query in ("code=evil&state=other", "code=evil", "code=e&state=own&state=other"):
+                page = await browser.get(f"{loopback.redirect_uri}?{query}")
+                assert page.status_code == 400
+                assert "not the login that is waited for" in page.text
+            favicon = await browser.get(loopback.redirect_uri.replace("/callback", "/favicon.ico"))
+            assert favicon.status_code == 404
+            assert outcome == []
+            page = await browser.get(f"{loopback.redirect_uri}?code=mine&state=own")
+            assert "close this window" in page.text
+    assert outcome == [f"{loopback_uri(outcome[0])}/callback?code=mine&state=own"]
+
+
+def loopback_uri(url: str) -> str:
+    return url.partition("/callback")[0]
+
+
+def abort(port: int) -> None:
+    """Connect, and break off so that nothing is left to accept."""
+    visitor = socket.create_connection(("127.0.0.1", port))
+    visitor.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    visitor.close()
+
+
+async def test_a_visitor_that_breaks_off_ends_nothing() -> None:
+    with Loopback(lambda _: None) as loopback:
+        port = urlsplit(loopback.redirect_uri).port
+        assert port is not None
+        async with anyio.create_task_group() as tasks, httpx2.AsyncClient() as browser:
+            tasks.start_soon(loopback, REQUEST)
+            for _ in range(50):
+                await anyio.to_thread.run_sync(partial(abort, port))
+            await browser.get(f"{loopback.redirect_uri}?error=denied&state=own")
+
+
+async def test_a_listener_that_has_nobody_left_to_accept_is_waited_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some kernels take a visitor who broke off out of the queue after the socket was ready."""
+    with Loopback(lambda _: None) as loopback:
+        is_first = True
+        wait_readable = anyio.wait_readable
+
+        async def ready(descriptor: object) -> None:
+            nonlocal is_first
+            if is_first:
+                is_first = False
+                return
+            await wait_readable(descriptor)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(anyio, "wait_readable", ready)
+        async with anyio.create_task_group() as tasks, httpx2.AsyncClient() as browser:
+            tasks.start_soon(loopback, REQUEST)
+            await browser.get(f"{loopback.redirect_uri}?code=mine&state=own")
+
+
+def test_what_is_no_scope_is_refused() -> None:
+    with pytest.raises(InputError, match="no scope has"):
+        Loopback(lambda _: None, scope='a"b')
