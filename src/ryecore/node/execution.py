@@ -10,6 +10,7 @@ from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -49,9 +50,11 @@ from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.context import THREAD_MARK, place_id, thread_mark
 from ryecore.policy.environment import is_short_listed, is_variable_name, may_set_from_dotenv
 from ryecore.policy.permissions import attenuate
+from ryecore.policy.reports import ToolReport, run_event_of
 from ryecore.remote.protocol.error_documents import map_errors, write_error
 from ryecore.remote.protocol.models import ExecuteBody, RunStatus
 from ryecore.rye import Rye
+from ryecore.state.events import RunEvent
 from ryecore.state.model import Cost
 from ryecore.state.waiting import run_in_thread
 
@@ -372,7 +375,14 @@ def context_of(live: LiveRun) -> CallContext:
         deadline=_deadline_of(live.row),
         cancellation=live.cancellation,
         caller=f"node:{live.caller.key.fingerprint}",
+        report_sink=partial(_log_report, live),
     )
+
+
+def _log_report(live: LiveRun, report: ToolReport) -> None:
+    """Log what a tool of a run reports, for the run's caller."""
+    kind, payload = run_event_of(report)
+    live.log.add("run", RunEvent(live.row.thread_id, time.time(), kind, payload).to_dict())
 
 
 def _deadline_of(row: RunRow) -> float | None:

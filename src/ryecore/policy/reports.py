@@ -6,8 +6,9 @@ Source: docs/reference/call-channel.md.
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, TypeGuard, get_args
 
 from attrs import field
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOG_LEVELS",
+    "REPORT_TYPES",
     "Ask",
     "LogLevel",
     "ReportAllowance",
@@ -29,11 +31,15 @@ __all__ = [
     "ToolQuestion",
     "ToolReport",
     "event_of",
+    "report_of",
+    "run_event_of",
     "why_not_asked",
 ]
 
 _REPORTS_AT_ONCE: Final = 200
 _REPORTS_A_SECOND: Final = 50
+_MAX_ITEM_CHARS: Final = 512
+_MAX_MESSAGE_CHARS: Final = 1000
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -154,6 +160,48 @@ def event_of(report: ToolReport) -> Mapping[str, object]:
     return event | ({"message": report.message} if report.message else {})
 
 
+_EVENT_TYPES: Final = {"progress": "tool_progress", "log": "tool_log"}
+REPORT_TYPES: Final = frozenset(_EVENT_TYPES.values())
+"""The types of a run's live events that are reports of its tools."""
+
+
+def run_event_of(report: ToolReport) -> tuple[str, Mapping[str, object]]:
+    """Return a report as a live event of a run: its type, and its payload."""
+    event = {**event_of(report)}
+    return _EVENT_TYPES[str(event.pop("step"))], event
+
+
+def report_of(kind: str, payload: object, call_id: str) -> ToolReport | None:
+    """Read a report from a live event of a run on another machine; None for what isn't one.
+
+    Args:
+        kind: The type of the event.
+        payload: Its payload, which isn't trusted.
+        call_id: The call here.
+    """
+    if kind not in REPORT_TYPES or not isinstance(payload, Mapping):
+        return None
+    item_id, message = payload.get("item_id"), payload.get("message", "")
+    if not isinstance(item_id, str) or not isinstance(message, str):
+        return None
+    item_id = item_id[:_MAX_ITEM_CHARS]
+    if kind == "tool_log":
+        level, logger = payload.get("level"), payload.get("logger", "")
+        if level not in LOG_LEVELS or not isinstance(logger, str):
+            return None
+        return ToolLog(item_id, call_id, level, payload.get("data"), logger[:_MAX_MESSAGE_CHARS])
+    progress, total = payload.get("progress"), payload.get("total")
+    if not _is_amount(progress) or not (total is None or _is_amount(total)):
+        return None
+    return ToolProgress(item_id, call_id, progress, total, message[:_MAX_MESSAGE_CHARS])
+
+
+def _is_amount(value: object) -> TypeGuard[float]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value)
+
+
 class ReportAllowance:
     """How many reports of a call may be passed on: some at once, and then so many a second.
 
@@ -201,13 +249,14 @@ class ToolCaller:
 
     def progress(self, progress: float, total: float | None, message: str) -> None:
         """Pass on how far the call is."""
-        self._send(ToolProgress(f"tool:{self.item_id}", self.ctx.call_id, progress, total, message))
+        self.send(ToolProgress(f"tool:{self.item_id}", self.ctx.call_id, progress, total, message))
 
     def log(self, level: LogLevel, data: object, logger: str) -> None:
         """Pass on a log message."""
-        self._send(ToolLog(f"tool:{self.item_id}", self.ctx.call_id, level, data, logger))
+        self.send(ToolLog(f"tool:{self.item_id}", self.ctx.call_id, level, data, logger))
 
-    def _send(self, report: ToolReport) -> None:
+    def send(self, report: ToolReport) -> None:
+        """Pass on a report."""
         try:
             if self.ctx.report_sink is not None:
                 self.ctx.report_sink(report)

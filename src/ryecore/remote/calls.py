@@ -20,6 +20,7 @@ from ryecore.errors import CallCancelled, RemoteError, RemoteUnavailable, Remote
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import cancelled_by
+from ryecore.policy.reports import ToolCaller, report_of
 from ryecore.remote.connection import ConnectedNode
 from ryecore.remote.ports import Delivery, Node
 from ryecore.remote.protocol.models import (
@@ -37,6 +38,10 @@ __all__ = ["call_tool", "check_report", "own_version", "request_digest"]
 _canonical: Final = make_encoder(sort_keys=True)
 _CANCEL_WITHIN_S: Final = 5.0
 _MAX_SNAPSHOTS: Final = 3
+_ASK_AGAIN_S: Final = 0.2
+_LAST_REPORTS_S: Final = 2.0
+"""How long what a tool reported may take to come home once its result is there, in seconds."""
+
 _HOMEWARD_S: Final = 1.0
 """How much of the caller's time is left for the result to come home, in seconds."""
 
@@ -88,6 +93,7 @@ class _Call:
         is_graph: Callable[[str], Awaitable[bool]],
     ) -> None:
         self._is_graph = is_graph
+        self._ctx = ctx
         self._execution = ctx.execution
         self._node = node
         self._ref = ref
@@ -114,10 +120,10 @@ class _Call:
         """Send the request, and wait for the node's report within the caller's time."""
         try:
             if self._deadline is None:
-                found = await self._reported()
+                found = await self._listened()
             else:
                 with anyio.fail_after(self._left_s()):
-                    found = await self._reported()
+                    found = await self._listened()
         except TimeoutError:
             await self._stop()
             raise RemoteUnavailable(
@@ -139,6 +145,52 @@ class _Call:
                 f"{report.item_id} was {report.status} on the node {self._node.remote}."
             )
         return read_result(report, self._node, duration_ms)
+
+    async def _listened(self) -> RunState | None:
+        """Wait for the report, and pass on what the tool reports meanwhile, if anybody gets it."""
+        caller = ToolCaller(self._ref.id, self._ctx)
+        if not caller.wants_reports:
+            return await self._reported()
+        failed: Exception | None = None
+        ended, passed_on = anyio.Event(), anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._pass_on, caller, ended, passed_on)
+            try:
+                found = await self._reported()
+                ended.set()
+                if found is not None:
+                    with anyio.move_on_after(_LAST_REPORTS_S):
+                        await passed_on.wait()
+                return found
+            except Exception as error:  # which the group would wrap
+                failed = error
+            finally:
+                tasks.cancel_scope.cancel()
+        raise failed or AssertionError("the task group is left by the return above")
+
+    async def _pass_on(
+        self, caller: ToolCaller, ended: anyio.Event, passed_on: anyio.Event
+    ) -> None:
+        """Pass the tool's reports on until the node has told them all. Nothing depends on them."""
+        after = 0
+        while True:
+            with anyio.move_on_after(_ASK_AGAIN_S):  # a short call needs no second request before
+                await ended.wait()
+            is_last = ended.is_set()
+            try:
+                async for event in self._node.events(self._body.thread_id, after=after):
+                    after = event.id
+                    kind, payload = event.data.get("event_type"), event.data.get("payload")
+                    if event.event == "run" and isinstance(kind, str):
+                        report = report_of(kind, payload, self._ctx.call_id)
+                        if report is not None:
+                            caller.send(report)
+                is_last = True
+            except RemoteError:  # such as that it has no such run yet
+                pass
+            if is_last:
+                passed_on.set()
+                return
 
     async def _reported(self) -> RunState | None:
         found = await self._requested()

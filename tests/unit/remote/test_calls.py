@@ -1,12 +1,17 @@
 """Inline tools on a node: a real one, over HTTP on loopback."""
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from ryecore.calls import answer
 from ryecore.errors import InputError, ItemNotFound, RemoteError, UnsignedItem
 from ryecore.policy import CallContext
+from ryecore.policy.reports import ToolLog, ToolProgress, ToolReport
 from tests.remotes import connect, name_remote
 from tests.served_node import ServedNode
 from tests.workspace import Workspace
@@ -32,6 +37,52 @@ async def test_a_tool_runs_on_the_node_with_a_result_like_a_local_one(
     assert document["chain_elements"] == same["chain_elements"]  # with the paths of this project
     assert document["metadata"]["remote"] == "gpu"  # type: ignore[index]
     assert "acme/sum" in str(done)
+
+
+REPORTS = """
+report() { printf "$1" > "$RYE_CHANNEL"; }
+report '{"progress": 1, "total": 4, "message": "reading"}\\n'
+report '{"log": "the last file was empty", "level": "warning"}\\n'
+test "${1:-}" = "" || { cat "$1/go"; report '{"progress": 4, "total": 4}\\n'; }
+"""
+
+
+async def test_what_a_tool_reports_on_a_node_comes_home_while_it_runs_and_at_its_end(
+    workspace: Workspace, node: ServedNode, tmp_path: Path
+) -> None:
+    connect(workspace, node)
+    os.mkfifo(tmp_path / "go")
+    waits = REPORTS.replace("$1/go", f"{tmp_path}/go")
+    long, short = (
+        workspace.shell(f"acme/{name}", script, reports=True)
+        for name, script in (("long", waits), ("short", REPORTS.rpartition("test")[0]))
+    )
+    reports: list[ToolReport] = []
+    events: list[Mapping[str, object]] = []
+
+    def take(report: ToolReport) -> None:
+        reports.append(report)
+        if isinstance(report, ToolLog) and report.item_id == long:
+            (tmp_path / "go").write_text("on")  # the tool waits for it: it runs yet
+
+    ctx = CallContext(report_sink=take, event_sink=events.append)
+    async with workspace.open() as rye:
+        with anyio.fail_after(30):
+            assert (await rye.execute(long, target="remote:gpu", ctx=ctx)).success
+        assert reports == [
+            ToolProgress(long, ctx.call_id, 1, 4, "reading"),
+            ToolLog(long, ctx.call_id, "warning", "the last file was empty"),
+            ToolProgress(long, ctx.call_id, 4, 4),
+        ]
+        steps = [one["step"] for one in events]
+        assert [one for one in steps if one in ("progress", "log")] == [
+            "progress",
+            "log",
+            "progress",
+        ]
+        reports.clear()
+        assert (await rye.execute(short, target="remote:gpu", ctx=ctx)).success
+    assert [type(one) for one in reports] == [ToolProgress, ToolLog]
 
 
 async def test_an_unknown_caller_is_refused_with_the_next_step(
