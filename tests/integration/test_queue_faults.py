@@ -333,10 +333,11 @@ async def test_a_worker_finds_runs_that_never_got_into_the_queue_and_forgets_old
         await old.cancel()
         with psycopg.connect(address, autocommit=True) as server:
             # As if its caller had died before it told DBOS, a while ago.
-            server.execute(
-                f"DELETE FROM {schema}_dbos.workflow_status WHERE workflow_uuid = %s",
-                (lost.thread_id,),
-            )
+            for table in ("workflow_status", "workflow_input"):
+                server.execute(
+                    f"DELETE FROM {schema}_dbos.{table} WHERE workflow_uuid = %s",
+                    (lost.thread_id,),
+                )
             server.execute(f"UPDATE {schema}.threads SET created_at = '2026-01-01T00:00:00.000Z'")
             server.execute(
                 f"UPDATE {schema}_dbos.workflow_status SET status = 'SUCCESS', completed_at = 1"
@@ -349,7 +350,7 @@ async def test_a_worker_finds_runs_that_never_got_into_the_queue_and_forgets_old
 
 
 async def test_a_run_that_the_audit_log_refuses_is_not_left_for_workers(
-    planned: PlannedWorkspace, state: str
+    planned: PlannedWorkspace, state: str, workers: Workers
 ) -> None:
     asked: list[object] = []
 
@@ -362,6 +363,11 @@ async def test_a_run_that_the_audit_log_refuses_is_not_left_for_workers(
         with pytest.raises(RyeError):
             await rye.start("directive:acme/short", target="remote:queue")
         assert [one.status for one in await rye.threads.list(all=True)] == ["error"]
+        workers.start()
+        again = await rye.start("directive:acme/short", target="remote:queue")
+        with anyio.fail_after(30):
+            assert (await again.result()).success
+    assert (planned.root / "marks").read_text() == "short\n"
 
 
 async def test_a_run_that_cannot_get_into_the_queue_ends_and_frees_its_key(
@@ -377,7 +383,8 @@ async def test_a_run_that_cannot_get_into_the_queue_ends_and_frees_its_key(
                 await rye.start(
                     "directive:acme/short", target="remote:queue", idempotency_key="once"
                 )
-            assert await rye.threads.list() == ()
+            # Its row and its place in the queue are one transaction: neither is there.
+            assert [one.status for one in await rye.threads.list(all=True)] == ["cancelled"]
             server.execute(f"ALTER TABLE {schema}_dbos.moved RENAME TO workflow_status")
         again = await rye.start(
             "directive:acme/short", target="remote:queue", idempotency_key="once"

@@ -245,6 +245,10 @@ class QueueWorker:
         self._running[run_id] += 1
         try:
             await self._projects.carry_out(run_id)
+        except Exception as problem:
+            # DBOS would store its text, which may hold a secret.
+            _log.exception("The workflow of %s failed.", run_id)
+            raise RuntimeError(type(problem).__name__) from None
         finally:
             self._running[run_id] -= 1
             self._running += Counter()  # without those that are at zero

@@ -184,6 +184,11 @@ class Execution:
         return ctx.caller or ("host" if ctx.capabilities is None else "model")
 
     @property
+    def is_recorded(self) -> bool:
+        """Whether an audit log gets a line before its first effect."""
+        return self._seen_by is not None and self._seen_by.audit is not None
+
+    @property
     def labels(self) -> Mapping[str, str]:
         """The labels of its caller."""
         return self._ctx.labels

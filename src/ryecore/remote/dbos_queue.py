@@ -20,6 +20,7 @@ from typing_extensions import override
 from ryecore.errors import RyeError, StateUnreachable
 from ryecore.frozen import frozen
 from ryecore.state.postgres.address import PostgresAddress, join_url
+from ryecore.state.run_queue import QueueEntry
 
 __all__ = [
     "APPLICATION",
@@ -43,6 +44,12 @@ RUN: Final = "ryecore.run"
 """The name of the one workflow: it runs what has an id."""
 
 _MOST_SCHEMA_CHARS: Final = 63
+
+_ENTRY: Final = (
+    'SELECT "{schema}".enqueue_workflow(workflow_name => ?, queue_name => ?,'
+    " positional_args => ARRAY[to_json(CAST(? AS text))], workflow_id => ?, app_version => ?,"
+    " priority => ?)"
+)
 
 
 @frozen
@@ -127,10 +134,11 @@ def unreachable(state: PostgresAddress, problem: Exception) -> RyeError:
 
 
 class QueueClient:
-    """The caller's end of the queues of one state. Its methods block."""
+    """The caller's end of the queues of one state. Its methods block, but for `entry`."""
 
     def __init__(self, state: PostgresAddress) -> None:
         self._state = state
+        self._entry = _ENTRY.format(schema=schema_of(state))
         set_up(state)
         try:
             self._client = DBOSClient(
@@ -142,6 +150,13 @@ class QueueClient:
             )
         except exc.OperationalError as problem:
             raise unreachable(state, problem) from None
+
+    def entry(self, run_id: str, queue: str, priority: int) -> QueueEntry:
+        """Return the statement that does what `enqueue` does, for the transaction of the run's row.
+
+        Source: https://docs.dbos.dev/explanations/system-tables.
+        """
+        return self._entry, (RUN, queue, run_id, run_id, VERSION, priority)
 
     def enqueue(self, run_id: str, queue: str, priority: int) -> None:
         """Put a run in a queue, unless it is there.

@@ -36,7 +36,7 @@ from ryecore.runs.queued_run import QueuedRun, QueuedSpace
 from ryecore.runs.request import RunRequest, register_run
 from ryecore.state.model import ThreadRecord
 from ryecore.state.postgres.address import PostgresAddress
-from ryecore.state.run_queue import QueuedRequest, RunQueue
+from ryecore.state.run_queue import QueuedRequest, QueueEntry, RunQueue
 from ryecore.state.store import ThreadStore
 from ryecore.state.waiting import run_in_thread
 from ryecore.threads.planner.planning import DirectivePlanner
@@ -118,6 +118,11 @@ class QueuedRuns:
         client: RunSender | None = self._client if remote.kind == "queue" else None
         if client is None:
             client = await run_in_thread(self._sender, remote, state)
+        # No worker may run what the audit log has no line of, so it has to come in between.
+        is_recorded = ctx.execution is not None and ctx.execution.is_recorded
+        entry_of = None
+        if self._client is not None and client is self._client and not is_recorded:
+            entry_of = self._client.entry
         if request.start_key is not None:
             await store.registry.check_start(request.start_key, ctx.budget_account)
         refuse_unproved_parent(self._host.environ, ctx.budget_account)
@@ -132,13 +137,16 @@ class QueuedRuns:
             snapshot = await run_in_thread(put_project, plan, objects)
         queued = QueuedRun(evolve(request, queue=name, target="local"), ctx, snapshot)
         priority = remote.settings.priority
-        record = await self._register(store, store.queue, queued, priority, request, ctx)
+        record = await self._register(
+            store, store.queue, queued, priority, request, ctx, entry_of=entry_of
+        )
         try:
             if ctx.execution is not None:
                 await ctx.execution.begins(record.thread_id)
             if remote.kind == "ray":
                 await self._send_lost(store, remote, name)
-            await run_in_thread(client.enqueue, record.thread_id, name, priority)
+            if entry_of is None:
+                await run_in_thread(client.enqueue, record.thread_id, name, priority)
         except BaseException as problem:
             await run_to_end(partial(_take_back, store, record, problem))
             raise
@@ -263,13 +271,25 @@ class QueuedRuns:
         priority: int,
         request: RunRequest,
         ctx: CallContext,
+        *,
+        entry_of: Callable[[str, str, int], QueueEntry] | None = None,
     ) -> ThreadRecord:
-        """Register the run under its key and keep its document, in one transaction."""
+        """Register the run under its key, keep its document, and perhaps put it in the queue.
+
+        All is done in one transaction.
+        """
         spawns = await spawn_limit(store, ctx.budget_account)
         deadline = None
         if ctx.deadline is not None:
             deadline = time.time() + ctx.deadline - time.monotonic()
-        kept = QueuedRequest(queued.to_text(), priority, deadline)
+        kept, name = QueuedRequest(queued.to_text(), priority, deadline), queued.request.queue
+
+        async def put(record: ThreadRecord) -> None:
+            entry = None
+            if entry_of is not None and name is not None:
+                entry = entry_of(record.thread_id, name, priority)
+            await queue.put(record.thread_id, kept, entry)
+
         return await register_run(
             store.registry,
             evolve(queued.request, start_key=request.start_key),
@@ -277,7 +297,7 @@ class QueuedRuns:
             spawns=spawns,
             recent=self._host.recent_ids,
             labels=ctx.labels,
-            also=lambda record: queue.put(record.thread_id, kept),
+            also=put,
         )
 
     def close(self) -> None:

@@ -3,7 +3,8 @@
 Source: docs/design/queues.md; ADR 041.
 """
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
 
 from attrs import field
 
@@ -11,7 +12,7 @@ from ryecore.frozen import frozen
 from ryecore.lillux.processes import ProcessId
 from ryecore.state.model import ThreadRecord
 
-__all__ = ["QueueLoad", "QueuedRequest", "RunQueue", "WorkerRecord"]
+__all__ = ["QueueEntry", "QueueLoad", "QueuedRequest", "RunQueue", "WorkerRecord"]
 
 
 @frozen
@@ -81,11 +82,24 @@ class QueueLoad:
     lease_until: float = 0.0
 
 
+QueueEntry: TypeAlias = tuple[str, Sequence[object]]
+"""A statement, with its values, of what keeps the order of queues: DBOS."""
+
+
 class RunQueue(Protocol):
     """The requests of runs in queues, and the workers."""
 
-    async def put(self, thread_id: str, request: QueuedRequest) -> None:
-        """Keep the request of a run, in the transaction that registers it."""
+    async def put(
+        self, thread_id: str, request: QueuedRequest, entry: QueueEntry | None = None
+    ) -> None:
+        """Keep the request of a run, in the transaction that registers it.
+
+        Args:
+            thread_id: The run.
+            request: Its request.
+            entry: What gives it its place in a queue, in the same transaction; None where that is
+                done later.
+        """
         ...
 
     async def active(self) -> tuple[QueuedRequest, ...]:

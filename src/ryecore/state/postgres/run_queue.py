@@ -13,7 +13,7 @@ from ryecore.state.accounts import release
 from ryecore.state.model import ThreadRecord
 from ryecore.state.owners import lacks_worker
 from ryecore.state.postgres.database import PostgresDatabase
-from ryecore.state.run_queue import QueuedRequest, QueueLoad, RunQueue, WorkerRecord
+from ryecore.state.run_queue import QueuedRequest, QueueEntry, QueueLoad, RunQueue, WorkerRecord
 from ryecore.state.schema import NOW
 from ryecore.state.statements import DatabaseTime, Row, Statements
 from ryecore.state.thread_rows import (
@@ -74,13 +74,17 @@ class PostgresRunQueue(RunQueue):
         self._database = database
 
     @override
-    async def put(self, thread_id: str, request: QueuedRequest) -> None:
+    async def put(
+        self, thread_id: str, request: QueuedRequest, entry: QueueEntry | None = None
+    ) -> None:
         deadline = None if request.deadline is None else DatabaseTime(request.deadline)
         async with self._database.writing(thread_id) as run:
             run.execute(
                 "INSERT INTO requests (thread_id, body, priority, deadline) VALUES (?, ?, ?, ?)",
                 (thread_id, request.body, request.priority, deadline),
             )
+            if entry is not None:
+                run.execute(*entry)
 
     @override
     async def request_of(self, thread_id: str) -> QueuedRequest | None:
