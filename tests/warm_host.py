@@ -171,9 +171,9 @@ class Template:
         )
         theirs.close()
         os.close(printing)
-        self._control.send(program)
-        self._control.send(json.dumps(call.settings).encode())
-        try:
+        try:  # one that can't begin may have ended before it is told anything
+            self._control.send(program)
+            self._control.send(json.dumps(call.settings).encode())
             word, *rest = self._control.recv(1 << 20).split(b"\0")
         except (ConnectionError, TimeoutError):
             word, rest = b"", []
