@@ -33,6 +33,7 @@ class OAuthServer:
         is_open: Whether only calls of tools need a token.
         call_scope: The scope that calls of tools need; empty for any.
         secrets: What came of clients' secrets, as they were sent.
+        assertions: The assertions for which tokens are had.
     """
 
     def __init__(self) -> None:
@@ -45,6 +46,7 @@ class OAuthServer:
         self.is_open = False
         self.call_scope = ""
         self.secrets: list[str] = []
+        self.assertions: set[str] = set()
         self.lasts_s = 3600
         self.denies = False
         self.token_url = ""
@@ -98,6 +100,9 @@ class OAuthServer:
             if form["refresh_token"] not in self.refresh_tokens:
                 return None
             self.refresh_tokens.remove(form["refresh_token"])
+        elif form["grant_type"].endswith(":jwt-bearer"):
+            if form["assertion"] not in self.assertions:
+                return None
         else:
             digest = hashlib.sha256(form["code_verifier"].encode()).digest()
             challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
@@ -136,6 +141,13 @@ def oauth_server() -> Iterator[OAuthServer]:
             body = self.rfile.read(int(self.headers["content-length"])).decode()
             if self.path == "/register":
                 return self.reply(201, {**json.loads(body), "client_id": secrets.token_hex(8)})
+            if self.path == "/idp/token":
+                form = {name: values[0] for name, values in parse_qs(body).items()}
+                own.forms.append(form)
+                grant = f"grant-{secrets.token_hex(8)}"
+                own.assertions.add(grant)
+                kind = "urn:ietf:params:oauth:token-type:id-jag"
+                return self.reply(200, {"access_token": grant, "issued_token_type": kind})
             if self.path == "/oauth/token":
                 form = {name: values[0] for name, values in parse_qs(body).items()}
                 own.secrets += [

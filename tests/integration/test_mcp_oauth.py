@@ -246,6 +246,60 @@ def test_a_secret_goes_to_the_authorization_server_alone_that_it_is_for(
     assert base64.b64encode(b"me:a-secret-of-mine").decode() in server.secrets[-1]
 
 
+def test_a_workload_presents_the_token_that_its_platform_keeps_in_a_file(
+    workspace: Workspace, server: OAuthServer
+) -> None:
+    file = workspace.root / "token"
+    oauth = {
+        "grant": "jwt_bearer", "client_id": "workload", "issuer": server.origin,
+        "assertion_file": str(file),
+    }  # fmt: skip
+    server_item(workspace, transport="http", url=server.url, oauth=oauth)
+    ref = mcp_tool(workspace, "echo", runtime=HTTP, declared=ECHO)
+    with workspace.sync() as rye, pytest.raises(McpError, match="can't be read"):
+        rye.execute(ref)
+    file.write_text("first-token\n")
+    server.assertions = {"first-token"}
+    with workspace.sync() as rye:
+        assert rye.execute(ref).success
+        file.write_text("second-token")  # the platform renews it
+        server.assertions = {"second-token"}
+        server.tokens.clear()
+        server.refresh_tokens.clear()
+        assert rye.execute(ref).success
+    assert [form["assertion"] for form in server.forms] == ["first-token", "second-token"]
+    assert {form["client_id"] for form in server.forms} == {"workload"}
+    assert "/register" not in server.seen
+
+
+def test_an_enterprises_identity_provider_vouches_for_a_person(
+    workspace: Workspace, server: OAuthServer
+) -> None:
+    workspace.environ |= {"ID_TOKEN": "id-token-of-ada", "SECRET": "a-secret-of-mine"}
+    identity = {
+        "token_endpoint": f"{server.origin}/idp/token", "client_id": "at-idp",
+        "id_token": "${ID_TOKEN}",
+    }  # fmt: skip
+    oauth = {
+        "grant": "jwt_bearer", "client_id": "me", "client_secret": "${SECRET}",
+        "issuer": server.origin, "identity": identity,
+    }  # fmt: skip
+    env = {"ID_TOKEN": "${ID_TOKEN}", "SECRET": "${SECRET}"}
+    server_item(workspace, env=env, transport="http", url=server.url, oauth=oauth)
+    ref = mcp_tool(workspace, "echo", runtime=HTTP, declared=ECHO)
+    with workspace.sync() as rye:
+        assert rye.execute(ref).success
+    exchange, grant = server.forms
+    assert (exchange["subject_token"], exchange["client_id"]) == ("id-token-of-ada", "at-idp")
+    assert (exchange["audience"], exchange["resource"]) == (server.origin, server.url)
+    assert grant["assertion"] in server.assertions
+    assert "id-token-of-ada" not in json.dumps(grant)
+    server_item(workspace, env=env, transport="http", url=server.url,
+                oauth={**oauth, "assertion": "${SECRET}"})  # fmt: skip
+    with workspace.sync() as rye, pytest.raises(ConfigError, match="not one assertion"):
+        rye.execute(ref)
+
+
 def command(workspace: Workspace, *words: str) -> Forked:
     pipe, environ = subprocess.PIPE, {**workspace.environ, "USER_SPACE": str(workspace.user)}
     words = ("ryecore.cli", "mcp", *words, "--project", str(workspace.project))

@@ -68,6 +68,17 @@ def oauth_of(context: Mapping[str, Any], url: str) -> tuple[dict[str, object], d
         oauth["private_key"] = "${SUITE_KEY}"
         oauth["signing_algorithm"] = context.get("signing_algorithm", "ES256")
         variables["SUITE_KEY"] = context["private_key_pem"]
+    if "valid_jwt" in context:
+        oauth |= {"grant": "jwt_bearer", "assertion": "${SUITE_ASSERTION}"}
+        variables["SUITE_ASSERTION"] = context["valid_jwt"]
+    if "idp_id_token" in context:
+        oauth["grant"] = "jwt_bearer"
+        oauth["identity"] = {
+            "token_endpoint": context["idp_token_endpoint"],
+            "client_id": context["idp_client_id"],
+            "id_token": "${SUITE_IDENTITY}",
+        }
+        variables["SUITE_IDENTITY"] = context["idp_id_token"]
     if variables:
         oauth["issuer"] = issuer_of(url)
     if "client-credentials" in scenario:

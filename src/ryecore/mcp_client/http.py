@@ -155,7 +155,7 @@ def _credentials_step(status: int, server: HttpServer, name: str, scope: str = "
     if not server.headers:
         if not may_carry_tokens(server.url):
             return "It wants credentials, which go over https alone: correct config.url."
-        if server.oauth is not None and server.oauth.grant == "client_credentials":
+        if server.oauth is not None and server.oauth.grant != "authorization_code":
             return "Correct config.oauth of its item, and set the variables that it names."
         scopes = f" --scope {shlex.quote(scope)}" if scope and is_scope(scope) else ""
         return (

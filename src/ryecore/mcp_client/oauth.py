@@ -18,11 +18,6 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import httpx2
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
-from mcp.client.auth.extensions.client_credentials import (
-    ClientCredentialsOAuthProvider,
-    PrivateKeyJWTOAuthProvider,
-    SignedJWTParameters,
-)
 from mcp.client.auth.utils import (
     build_oauth_authorization_server_metadata_discovery_urls,
     build_protected_resource_metadata_discovery_urls,
@@ -41,6 +36,7 @@ from pydantic import AnyUrl, ValidationError
 
 from ryecore.errors import McpError
 from ryecore.mcp_client.host_line import Lines
+from ryecore.mcp_client.machine_auth import machine_provider
 from ryecore.mcp_client.peer import Peer
 from ryecore.mcp_client.servers import HttpServer, OAuthSetting
 from ryecore.mcp_client.tokens import TokenFile, may_authorize, secrets_in
@@ -425,8 +421,8 @@ def make_auth(server: HttpServer, peer: Peer, file: TokenFile, person: Person) -
     """
     oauth = server.oauth or OAuthSetting()
     storage = _Storage(file, peer, oauth)
-    if oauth.client_id is not None and oauth.grant == "client_credentials":
-        return _machine_auth(server.url, oauth, oauth.client_id, storage)
+    if oauth.client_id is not None and oauth.grant != "authorization_code":
+        return KeptAuth(machine_provider(server.url, oauth, storage, peer), storage, None)
     metadata = OAuthClientMetadata(
         redirect_uris=[AnyUrl("http://127.0.0.1/callback")],  # until a person is found
         client_name="ryecore",
@@ -437,31 +433,6 @@ def make_auth(server: HttpServer, peer: Peer, file: TokenFile, person: Person) -
         client_metadata_url=oauth.client_metadata_url,
     )  # fmt: skip
     return KeptAuth(provider, storage, person)
-
-
-def _machine_auth(url: str, oauth: OAuthSetting, client_id: str, storage: _Storage) -> KeptAuth:
-    """Return the authorization of a client that acts for itself, without a person."""
-    provider: OAuthClientProvider
-    if oauth.private_key is not None:
-        signed = SignedJWTParameters(
-            issuer=client_id,
-            subject=client_id,
-            signing_key=oauth.private_key,
-            signing_algorithm=oauth.signing_algorithm,
-        )
-        provider = PrivateKeyJWTOAuthProvider(
-            url, storage, client_id, signed.create_assertion_provider(),
-            scope=oauth.scope, issuer=oauth.issuer,
-        )  # fmt: skip
-    else:
-        method = oauth.token_endpoint_auth_method
-        provider = ClientCredentialsOAuthProvider(
-            url, storage, client_id, oauth.client_secret or "",
-            token_endpoint_auth_method="client_secret_post" if method == "client_secret_post"
-            else "client_secret_basic",
-            scope=oauth.scope, issuer=oauth.issuer,
-        )  # fmt: skip
-    return KeptAuth(provider, storage, None)
 
 
 def read_redirect(url: str, peer: Peer) -> AuthorizationCodeResult:

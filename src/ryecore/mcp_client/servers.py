@@ -20,6 +20,7 @@ from ryecore.policy.environment import looks_like_credential
 
 __all__ = [
     "HttpServer",
+    "IdentitySetting",
     "OAuthSetting",
     "Server",
     "StdioServer",
@@ -73,16 +74,33 @@ _AuthMethod = Literal["none", "client_secret_basic", "client_secret_post"]
 
 
 @frozen
+class IdentitySetting:
+    """An enterprise's identity provider, which vouches for a person by their ID token.
+
+    The token stands in a variable, or in a file that a login of the enterprise renews.
+    """
+
+    token_endpoint: _Text
+    client_id: _Text
+    client_secret: _Text | None = field(default=None, repr=False)
+    id_token: _Text | None = field(default=None, repr=False)
+    id_token_file: _Text | None = None
+    scope: _Text | None = None
+
+
+@frozen
 class OAuthSetting:
     """How ryecore identifies itself at a server's authorization server.
 
     By default it registers itself, and a person logs in. `client_id` is one that was registered
     before, `client_metadata_url` the URL of a client's own document. The grant `client_credentials`
-    takes no person: a client with a secret or a private key acts for itself. With either, `issuer`
-    names the authorization server that they are for, and no other one gets anything made with them.
+    takes no person: a client with a secret or a private key acts for itself. By `jwt_bearer` it
+    presents an assertion: its platform's token, in a variable or a file, or what the identity
+    provider of an enterprise gives for an ID token. With any of these, `issuer` names the
+    authorization server that they are for, and no other one gets anything made with them.
     """
 
-    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    grant: Literal["authorization_code", "client_credentials", "jwt_bearer"] = "authorization_code"
     client_id: _Text | None = None
     client_secret: _Text | None = field(default=None, repr=False)
     private_key: _Text | None = field(default=None, repr=False)
@@ -91,11 +109,17 @@ class OAuthSetting:
     token_endpoint_auth_method: _AuthMethod | None = None
     scope: _Text | None = None
     issuer: _Text | None = None
+    assertion: _Text | None = field(default=None, repr=False)
+    assertion_file: _Text | None = None
+    identity: IdentitySetting | None = None
 
     @property
     def secrets(self) -> set[str]:
         """The values that errors leave out."""
-        return {one for one in (self.client_secret, self.private_key) if one}
+        found = [self.client_secret, self.private_key, self.assertion]
+        if self.identity is not None:
+            found += [self.identity.client_secret, self.identity.id_token]
+        return {one for one in found if one}
 
 
 @frozen
@@ -143,7 +167,7 @@ def read_server(document: Mapping[str, Any], path: Path) -> Server:
         problems = [f"config.{one.in_file()}".partition(", not ")[0].rstrip(".") for one in found]
         raise _unusable(path, problems) from None
     if isinstance(server, HttpServer):
-        _check_issuer(server.oauth, path)
+        _check_oauth(server.oauth, path)
         return server
     secrets = [
         name
@@ -161,12 +185,29 @@ def read_server(document: Mapping[str, Any], path: Path) -> Server:
     return server
 
 
-def _check_issuer(oauth: OAuthSetting | None, path: Path) -> None:
-    """Refuse a secret that doesn't say whose it is: an MCP server names where its clients log in.
+def _check_oauth(oauth: OAuthSetting | None, path: Path) -> None:
+    """Refuse a secret that doesn't say whose it is, and a client without what it presents.
+
+    An MCP server names where its clients log in.
 
     Source: RFC 9728, section 7.6.
     """
-    if oauth is not None and oauth.secrets and oauth.issuer is None:
+    if oauth is None:
+        return
+    if oauth.grant == "jwt_bearer":
+        identity = oauth.identity
+        given = [oauth.assertion, oauth.assertion_file, identity]
+        tokens = [identity.id_token, identity.id_token_file] if identity else [""]
+        if sum(one is not None for one in given) != 1 or sum(map(bool, tokens)) != bool(identity):
+            raise _unusable(
+                path,
+                ["its config.oauth presents not one assertion"],
+                "Give one of assertion, assertion_file and identity, and to that one of id_token "
+                "and id_token_file; then sign it again.",
+            )
+        if oauth.client_id is None:
+            raise _unusable(path, ["its config.oauth has no client_id"])
+    if (oauth.secrets or oauth.grant == "jwt_bearer") and oauth.issuer is None:
         raise _unusable(
             path,
             [
@@ -227,7 +268,20 @@ def _filled(
         client_id=fill(oauth.client_id) if oauth.client_id else None,
         client_secret=fill(oauth.client_secret) if oauth.client_secret else None,
         private_key=fill_lines(oauth.private_key) if oauth.private_key else None,
+        assertion=fill(oauth.assertion) if oauth.assertion else None,
+        assertion_file=fill(oauth.assertion_file) if oauth.assertion_file else None,
+        identity=_filled_identity(oauth.identity, fill),
     )
+
+
+def _filled_identity(
+    identity: IdentitySetting | None, fill: Callable[[str], str]
+) -> IdentitySetting | None:
+    if identity is None:
+        return None
+    names = ("client_id", "client_secret", "id_token", "id_token_file")
+    values = {name: getattr(identity, name) for name in names}
+    return evolve(identity, **{name: fill(one) for name, one in values.items() if one})
 
 
 def _filler(
