@@ -38,7 +38,8 @@ _TREES, _MEMBERS = 0.05, 8
 class Costs:
     """What threads cost a server: figures of `python -m tests.benchmarks database`.
 
-    They are those before records joined rows (ADR 046), which are higher than today's.
+    Members of a tree reserve what they want of its root, so that two commits of each change the
+    root's account; those that share it do so with each request, which is assumed of all.
 
     Attributes:
         thread_commits: The commits of a thread beside those of its turns.
@@ -51,14 +52,14 @@ class Costs:
         turn_bytes: What they write to the log.
     """
 
-    thread_commits: int = 18
-    thread_locks: int = 4
-    thread_ms: float = 9.1
-    thread_bytes: int = 13_200
-    turn_commits: int = 4
+    thread_commits: int = 5
+    thread_locks: int = 2
+    thread_ms: float = 2.8
+    thread_bytes: int = 11_200
+    turn_commits: int = 2
     turn_locks: int = 1
-    turn_ms: float = 1.7
-    turn_bytes: int = 4_200
+    turn_ms: float = 0.7
+    turn_bytes: int = 3_700
 
 
 @frozen

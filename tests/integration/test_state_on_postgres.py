@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from ryecore.errors import ConfigError, InputError, StateError, StateUnreachable
+from ryecore.errors import BudgetError, ConfigError, InputError, StateError, StateUnreachable
 from ryecore.policy.budget import Amount, Settlement
 from ryecore.state.model import Cost, Predecessor
 from ryecore.state.owners import moment
@@ -228,6 +228,25 @@ async def test_a_statement_that_fails_unlooked_at_undoes_its_transaction(
         missed = run.execute("UPDATE threads SET turns = ? WHERE thread_id = ?", (9, "b"))
         assert (changed.rowcount, missed.rowcount) == (1, 0)
     assert (await store.registry.get_thread("a")).cost.turns == 9
+
+
+async def test_statements_that_the_driver_has_dropped_are_prepared_again(
+    store: ThreadStore,
+) -> None:
+    registry, ledger = store.registry, store.ledger
+    await registry.register("a", "directive:acme/x")
+    await ledger.register("a", Amount(1000, 1000))
+    for number in range(12):  # the driver drops all that is prepared after a rollback
+        await ledger.hold("a", number, 1, Amount(1, 1))
+        with pytest.raises(InputError):
+            await registry.register(f"b{number}", "directive:acme/x", model="a\0b")
+        with pytest.raises(BudgetError):
+            await ledger.hold("a", number, 1, Amount(2, 2))
+        assert (await ledger.account("a")).held == Amount(number + 1, number + 1)
+    label = 'eins, "zwei" {3} \\ \u00e4\u4e2d'
+    made = await registry.register("c", "directive:acme/x", labels={"name": label})
+    assert made == await registry.get_thread("c")
+    assert made.labels == {"name": label}
 
 
 async def test_a_lease_follows_the_clock_of_the_server(

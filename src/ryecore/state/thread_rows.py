@@ -29,6 +29,7 @@ from ryecore.state.statements import DatabaseTime, Row, Statements
 
 __all__ = [
     "CLAIM",
+    "COUNT_SPAWN",
     "NO_OWNER",
     "OWNERSHIP",
     "SET_LEASE",
@@ -448,23 +449,30 @@ def created_record(
     )
 
 
+COUNT_SPAWN: Final = (
+    "UPDATE threads SET spawn_count = spawn_count + 1"
+    " WHERE thread_id = ? AND spawn_count < coalesce(?, spawn_count + 1) RETURNING spawn_count"
+)
+"""Counts one more child of a thread, unless that would pass a limit."""
+
+
 def count_spawn(run: Statements, parent_id: str, limit: SpawnLimit) -> int:
     """Count one more child of a thread within its limit, and return the number of its children."""
+    counted = run.execute(COUNT_SPAWN, (parent_id, limit.most)).fetchone()
+    if counted is not None:
+        return int(counted[0])
     row = run.execute(
         "SELECT spawn_count FROM threads WHERE thread_id = ?", (parent_id,)
     ).fetchone()
     if row is None:
         raise thread_not_found(parent_id)
     count: int = row[0]
-    if limit.most is not None and count >= limit.most:
-        raise LimitReached(
-            f"The thread {parent_id} has started {count} children of the {limit.most} that it may "
-            "start.",
-            next_step="Give it a higher limit of spawns, or do the rest in itself.",
-            thread_id=parent_id,
-            limit_code="spawns_exceeded",
-            current_value=count,
-            current_max=limit.most,
-        )
-    run.execute("UPDATE threads SET spawn_count = ? WHERE thread_id = ?", (count + 1, parent_id))
-    return count + 1
+    raise LimitReached(
+        f"The thread {parent_id} has started {count} children of the {limit.most} that it may "
+        "start.",
+        next_step="Give it a higher limit of spawns, or do the rest in itself.",
+        thread_id=parent_id,
+        limit_code="spawns_exceeded",
+        current_value=count,
+        current_max=limit.most or 0,
+    )

@@ -241,13 +241,13 @@ class PostgresDatabase:
             if ahead is None:
                 return self.call(f"SELECT {function} FROM {_SHARED}", (*values, *lock))
             query = (  # without the OFFSET, both calls would be one level, and their order open
-                f"SELECT CASE WHEN written THEN ARRAY[{function}] END"
+                f"SELECT written, CASE WHEN written THEN {function} END"
                 f" FROM (SELECT {ahead.call} AS written FROM {_SHARED} OFFSET 0) AS ahead"
             )
-            result = self.call(query, (*values, *ahead.values, *lock))
-            if result is None:
+            is_written, result = self.row(query, (*values, *ahead.values, *lock))
+            if not is_written:
                 raise ahead.refused()
-            return result[0]
+            return result
 
     @contextmanager
     def _part(self, session: Session) -> Iterator[None]:
@@ -273,7 +273,8 @@ class PostgresDatabase:
             try:
                 yield session
             finally:
-                session.roll_back()
+                with suppress(psycopg.Error):
+                    session.run("COMMIT")  # after a ROLLBACK the driver drops what is prepared
 
     def read(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """Return the rows that a query finds."""
@@ -308,13 +309,13 @@ class PostgresDatabase:
         return None if row is None else row[0]
 
     def row(self, query: str, parameters: Sequence[Any] = ()) -> Any:
-        """Run one statement as `change` does, and return its row, if any."""
+        """Run one statement as `change` does, and return its first row, if any."""
         running = self._running()
         if running is not None:
             return running.execute(query, parameters).fetchone()
         with self._failing("written"), self._session() as session:
             try:
-                return session.execute(query, parameters).fetchone()
+                return session.first(query, parameters)
             except psycopg.Error as problem:
                 if problem.sqlstate == NOT_USUAL:
                     raise OneByOne from None

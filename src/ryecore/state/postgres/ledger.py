@@ -9,10 +9,12 @@ from typing import Any, Final, Literal
 from typing_extensions import override
 
 from ryecore.errors import InsufficientBudget
-from ryecore.policy.budget import Amount, Mark, Settled, Settlement
+from ryecore.policy.budget import Account, Amount, Mark, Settled, Settlement
+from ryecore.state.accounts import ACCOUNT, account_of
 from ryecore.state.model import Cost
 from ryecore.state.postgres.database import PostgresDatabase
 from ryecore.state.postgres.registry import cost_array
+from ryecore.state.refusals import not_registered
 from ryecore.state.sql_ledger import AS_HELD, SqlLedger, whole_numbers
 from ryecore.state.thread_rows import new_lease
 
@@ -120,6 +122,13 @@ class PostgresLedger(SqlLedger):
             stopped=False,
             handoff_requested=bool(requests & _HAND_OFF),
         )
+
+    @override
+    async def account(self, thread_id: str) -> Account:
+        found = self._server.row(ACCOUNT, (thread_id,))
+        if found is None:
+            raise not_registered(thread_id)
+        return account_of(thread_id, found)
 
     @override
     async def settle_and_hold(

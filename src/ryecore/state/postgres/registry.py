@@ -16,6 +16,7 @@ from ryecore.state.model import Cost, Predecessor, SpawnLimit, Status, ThreadRec
 from ryecore.state.postgres.database import PostgresDatabase
 from ryecore.state.sql_registry import SqlRegistry
 from ryecore.state.thread_rows import (
+    COUNT_SPAWN,
     NO_OWNER,
     as_json,
     columns,
@@ -91,6 +92,12 @@ class PostgresRegistry(SqlRegistry):
             labels=labels,
             queue=queue,
         )
+
+    @override
+    async def count_spawn(self, parent_id: str, most: int | None) -> int:
+        # It decides by its own row alone, and needs no lock but that.
+        counted = self._server.row(COUNT_SPAWN, (parent_id, most))
+        return counted[0] if counted is not None else await super().count_spawn(parent_id, most)
 
     @override
     async def claim(

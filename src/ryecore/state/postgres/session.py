@@ -15,6 +15,7 @@ from typing import Any, Final
 import psycopg
 
 from ryecore.state.postgres.dialect import NamedRow, in_postgres
+from ryecore.state.postgres.prepared import PreparedStatements
 from ryecore.state.statements import DatabaseTime, Rows
 
 __all__ = ["ServerClock", "Session", "value_of"]
@@ -66,14 +67,19 @@ class Session:
         self._clock = clock
         self._poll = select.poll()
         self._poll.register(connection.fileno(), select.POLLIN)
+        self._prepared = PreparedStatements(connection)
+
+    def first(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        """Run a statement of the store by itself, prepared, and return its first row, if any."""
+        return self._prepared.first(sql, self._stored(parameters))
+
+    def _stored(self, parameters: Sequence[Any]) -> list[Any]:
+        ahead_s = self._clock.ahead_s
+        return [one + ahead_s if isinstance(one, DatabaseTime) else one for one in parameters]
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Rows:
         """Run a statement of the store; ends of leases are stored by the server's clock."""
-        values = [
-            one + self._clock.ahead_s if isinstance(one, DatabaseTime) else one
-            for one in parameters
-        ]
-        cursor = self.run(in_postgres(sql), values)
+        cursor = self.run(in_postgres(sql), self._stored(parameters))
         if self._pipeline is None:
             rows: Rows = cursor
             return rows
