@@ -280,7 +280,7 @@ class Threads(ThreadAnswers, NodeRuns):
         """
         from ryecore.threads.tree import load_tree  # noqa: PLC0415 - for threads alone
 
-        return await self._use_followed(thread_id, load_tree)
+        return await self._use_followed(thread_id, partial(load_tree, progress_of=self._progress))
 
     async def watch(
         self, thread_id: str, draw: "Callable[[TreeNode], None]", *, every_s: float = 1.0
@@ -300,8 +300,11 @@ class Threads(ThreadAnswers, NodeRuns):
         """
         from ryecore.threads.tree import watch_tree  # noqa: PLC0415 - for threads alone
 
-        watch = partial(watch_tree, draw=draw, every_s=every_s)
+        watch = partial(watch_tree, draw=draw, every_s=every_s, progress_of=self._progress)
         return await self._use_followed(thread_id, watch)
+
+    def _progress(self, thread_id: str) -> str:
+        return self._service().progress_of(thread_id)
 
     async def verify(self, thread_id: str) -> "TranscriptReport":
         """Prove a thread's transcript, and report turns that were altered, cut, or never attested.

@@ -12,8 +12,9 @@ import anyio
 
 from ryecore.cli.output import show, tell
 from ryecore.cli.questions import ApprovalQuestions
+from ryecore.cli.reports import progress_after
 from ryecore.display.live import LiveText, can_redraw, size_of
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, cut
 from ryecore.errors import RyeError
 from ryecore.policy import CallContext
 from ryecore.policy.budget import NOTHING, Amount
@@ -44,7 +45,7 @@ _LAST_LOOK_S: Final = 2.0
 _OTHER_ROWS: Final = 9
 """The rows that a tree needs besides its threads: head, totals, notes, and the cursor's."""
 _QUIET: Final = "RYE_GRAPH_QUIET"
-_ROWS_BESIDE_NODES: Final = 4
+_ROWS_BESIDE_NODES: Final = 5
 _DRAW_EVERY_S: Final = 0.1
 _COUNT_EVERY_S: Final = 1.0
 
@@ -195,23 +196,24 @@ async def _draw(run: "GraphRun") -> None:
 
     projection = RunProjection()
     with LiveText(sys.stderr) as live:
-        cost, counted_at = NOTHING, 0.0
+        cost, counted_at, told = NOTHING, 0.0, ""
 
         async def draw() -> None:
             nonlocal cost, counted_at
             if time.monotonic() - counted_at >= _COUNT_EVERY_S:
                 cost, counted_at = await _cost(run), time.monotonic()
             columns, rows = size_of(sys.stderr)
-            live.redraw(
-                render_live(
-                    run.graph,
-                    projection.snapshot(),
-                    width=columns - 1,
-                    rows=max(rows - _ROWS_BESIDE_NODES, 1),
-                    now=time.time(),
-                    cost=cost,
-                )
+            text = render_live(
+                run.graph,
+                projection.snapshot(),
+                width=columns - 1,
+                rows=max(rows - _ROWS_BESIDE_NODES, 1),
+                now=time.time(),
+                cost=cost,
             )
+            if told:
+                text.line((cut(f"  {told}", columns - 1), "dim"))
+            live.redraw(text)
 
         async def keep_drawing() -> None:
             while True:
@@ -223,9 +225,10 @@ async def _draw(run: "GraphRun") -> None:
             try:
                 async for event in run.events():
                     projection.take(event)
+                    told = progress_after(event, told)
             finally:
                 drawing.cancel_scope.cancel()
-        counted_at = 0.0
+        counted_at, told = 0.0, ""
         await draw()
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 from ryecore.cli.output import tell
 from ryecore.display.live import can_redraw, size_of
 from ryecore.display.sanitize import to_one_line
-from ryecore.display.text import StyledText, cut
+from ryecore.display.text import StyledText, cut, progress_words
 
 if TYPE_CHECKING:
     from ryecore.policy.reports import ReportSink, ToolLog, ToolProgress, ToolReport
+    from ryecore.state.events import RunEvent
 
-__all__ = ["log_line", "progress_line", "reports_shown"]
+__all__ = ["log_line", "progress_after", "progress_line", "reports_shown"]
 
 _BAR_COLUMNS: Final = 20
 _STYLES: Final = {"debug": "dim", "info": "dim", "notice": "", "warning": "warn"}
@@ -36,12 +37,19 @@ def log_line(report: "ToolLog") -> StyledText:
 
 def progress_line(report: "ToolProgress") -> str:
     """Return how far a tool is: a bar where the total is known, and what it does."""
-    message = to_one_line(report.message)
-    if not report.total or report.total < 0:
-        return f"{report.progress:g}  {message}".rstrip()
-    share = min(max(report.progress / report.total, 0.0), 1.0)
-    bar = "█" * round(share * _BAR_COLUMNS)
-    return f"{bar:<{_BAR_COLUMNS}}  {share:4.0%}  {message}".rstrip()
+    return progress_words(report.progress, report.total, report.message, _BAR_COLUMNS)
+
+
+def progress_after(event: "RunEvent", before: str) -> str:
+    """Return how far the tool of a run is after an event; empty where none reports anything."""
+    from ryecore.policy.reports import ToolProgress, report_of  # noqa: PLC0415 - for runs alone
+    from ryecore.state.events import UNLOGGED  # noqa: PLC0415
+
+    report = report_of(event.type, event.payload, "")
+    if isinstance(report, ToolProgress):
+        name = to_one_line(report.item_id.removeprefix("tool:"))
+        return f"{name}  {progress_line(report)}"
+    return before if event.type in UNLOGGED else ""
 
 
 @contextmanager

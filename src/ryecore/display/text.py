@@ -244,6 +244,23 @@ def byte_size(size_bytes: int) -> str:
     return f"{size:.1f} GB"
 
 
+def progress_words(progress: float, total: float | None, message: str, columns: int = 10) -> str:
+    """Return how far something is: a bar and a percentage where the total is known, and a message.
+
+    Args:
+        progress: How much is done.
+        total: How much there is to do.
+        message: What is being done; may be hostile.
+        columns: The length of the bar.
+    """
+    message = to_one_line(message)
+    if not total or total < 0:
+        return f"{progress:g}  {message}".rstrip()
+    share = min(max(progress / total, 0.0), 1.0)
+    bar = "█" * round(share * columns)
+    return f"{bar:<{columns}}  {share:4.0%}  {message}".rstrip()
+
+
 def duration(seconds: float) -> str:
     """Return how long something lasts, such as 1:05 for a minute and five seconds."""
     seconds = max(seconds, 0)

@@ -24,6 +24,7 @@ from ryecore.node.problems import NodeProblem
 from ryecore.policy import CallContext
 from ryecore.policy.budget import Amount
 from ryecore.policy.limits import Limits
+from ryecore.policy.reports import REPORT_TYPES
 from ryecore.remote.protocol.error_documents import write_error
 from ryecore.remote.protocol.models import ExecuteBody, RunStatus
 from ryecore.remote.protocol.reports import (
@@ -300,6 +301,8 @@ async def _log_events(
         while following is not None:
             async with aclosing(run.events()) as events:
                 async for event in events:
+                    if event.type in REPORT_TYPES:  # which the run's caller logs, also from below
+                        continue
                     await begin()
                     if after:
                         after -= 1

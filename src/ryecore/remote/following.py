@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Final
 import anyio
 
 from ryecore.errors import RemoteError, RemoteUnavailable, RemoteUntrusted
+from ryecore.policy import CallContext
+from ryecore.policy.reports import report_of
 from ryecore.remote.ports import Delivery, Node
 from ryecore.remote.protocol.models import CancelBody, ExecuteBody, RunState
 from ryecore.runs.elsewhere import REQUESTED
@@ -59,6 +61,7 @@ class FollowedRun:
         body: The request.
         log: The run's log at home.
         record: The run's row.
+        ctx: The run's caller, who gets what its tools report.
         show_tree: Takes the tree of the run's threads on the node, after each change.
         is_accepted: Whether the node is known to have taken the request.
         is_sent: Whether the node may get it from another process, or an earlier one under its id.
@@ -70,6 +73,7 @@ class FollowedRun:
         body: ExecuteBody,
         log: RemoteRecorder,
         record: ThreadRecord,
+        ctx: CallContext,
         *,
         show_tree: Callable[[Mapping[str, Any]], None],
         is_accepted: bool = False,
@@ -79,6 +83,7 @@ class FollowedRun:
         self._show_tree = show_tree
         self._log = log
         self._record = record
+        self._ctx = ctx
         self._is_accepted = is_accepted
         self._delivery = Delivery(is_sent)
         self.body = body
@@ -211,9 +216,18 @@ class FollowedRun:
                     self._log.show(f"remote_{event.event}", event.data)
                     if event.event == "tree":
                         self._show_tree(event.data)
+                    elif event.event == "run":
+                        self._pass_report_on(event.data)
                 return
             except RemoteError:
                 await anyio.sleep(_RETRY_S[1])
+
+    def _pass_report_on(self, event: Mapping[str, Any]) -> None:
+        """Pass an event on that is the report of a tool."""
+        kind = str(event.get("event_type"))
+        report = report_of(kind, event.get("payload"), self._ctx.call_id)
+        if report is not None and self._ctx.report_sink is not None:
+            self._ctx.report_sink(report)
 
 
 def _may_pass(problem: RemoteError) -> bool:

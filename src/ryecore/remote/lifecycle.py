@@ -227,6 +227,7 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ResultT], Generic[ResultT]):
                 body,
                 self._recorder,
                 record,
+                self._ctx,
                 show_tree=self._show_tree,
                 is_accepted=is_accepted,
                 is_sent=True,
@@ -337,9 +338,8 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ResultT], Generic[ResultT]):
         await self._log.commit()
         self._requests.append(body)
         is_sent = self._followed is not None and self._followed.may_run  # it may arrive yet
-        return FollowedRun(
-            self._node, body, self._log, self._record, show_tree=self._show_tree, is_sent=is_sent
-        )
+        own = (self._log, self._record, self._ctx)
+        return FollowedRun(self._node, body, *own, show_tree=self._show_tree, is_sent=is_sent)
 
     async def _ended_by(self, found: RunState) -> RemoteEnding:
         """Prove the report, note its cost, and fetch what belongs to it."""

@@ -19,7 +19,14 @@ from ryecore.state.events import RunEvent
 from ryecore.state.model import Status, ThreadRecord
 from ryecore.state.queue_waits import wait_for_continuation, wait_for_last
 
-__all__ = ["RunHandle", "run_to_result", "start_run", "wait_for_earlier", "watched_result"]
+__all__ = [
+    "RunHandle",
+    "progress_in",
+    "run_to_result",
+    "start_run",
+    "wait_for_earlier",
+    "watched_result",
+]
 
 ResultT = TypeVar("ResultT", bound=ExecutionResult)
 HandleT = TypeVar("HandleT", bound="RunHandle[Any]")
@@ -202,6 +209,13 @@ class RunHandle(ABC, Generic[ResultT]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._run_id!r})"
+
+
+def progress_in(host: RunHost, run_id: str) -> str:
+    """Return how far the tool of a run of this process is; empty where it reports nothing."""
+    life = host.running.get(run_id)
+    recorder = life.recorder if isinstance(life, RunLifecycle) else None
+    return "" if recorder is None else recorder.progress
 
 
 async def start_run(

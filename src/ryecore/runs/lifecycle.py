@@ -35,6 +35,7 @@ from ryecore.runs.bounds import RunBounds, find_parent
 from ryecore.runs.children import stop_children, wait_for_children
 from ryecore.runs.host import RunHost
 from ryecore.runs.ports import RunSpending
+from ryecore.runs.reports import RunReports
 from ryecore.runs.request import RunRequest, register_run
 from ryecore.runs.supervisor import pass_on_requests
 from ryecore.state.events import Recorder
@@ -64,12 +65,11 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     def __init__(self, host: RunHost, request: RunRequest, ctx: CallContext) -> None:
         self._host = host
         self._request = request
-        self._ctx = ctx
+        self._ctx = evolve(ctx, report_sink=RunReports(ctx.report_sink, lambda: self.recorder))
         self.execution = ctx.execution
         self._started = time.monotonic()
         self._seen: tuple[Account, Unwritten] | None = None
         """Its account, once no child runs, and what it had to settle then."""
-
         self._has_lost_lease = False
         self._parent: RunBounds | None = None
         self._fence = request.registered.fence if request.registered else None

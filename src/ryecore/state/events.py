@@ -26,11 +26,15 @@ from typing import (
 import anyio
 from attrs import evolve
 
+from ryecore.display.sanitize import to_one_line
+from ryecore.display.text import progress_words
 from ryecore.errors import InputError, StateError
 from ryecore.frozen import frozen
+from ryecore.policy.reports import REPORT_TYPES, ToolProgress, run_event_of
 
 if TYPE_CHECKING:
     from ryecore.policy.context import EventSink
+    from ryecore.policy.reports import ToolReport
     from ryecore.state.record_log import RecordLog, RecordStore
     from ryecore.state.transcript_format import Head, Record
 
@@ -261,7 +265,7 @@ class EventStream(Generic[Body]):
         return bus._ring[seen % bus._capacity]
 
 
-UNLOGGED: Final = frozenset({"reasoning_delta"})
+UNLOGGED: Final = frozenset({"reasoning_delta"}) | REPORT_TYPES
 """The types of events that live listeners alone get."""
 
 
@@ -274,7 +278,8 @@ class RunEvent:
         timestamp: The time, in seconds since 1970 (UTC).
         type: The type of its record in the log. Live listeners get what no log stores, too:
             a model's reasoning as `reasoning_delta` {text}, and in a graph {node, text}, as is an
-            agent's answer there, `token_delta`.
+            agent's answer there, `token_delta`; what a tool reports as `tool_progress` and
+            `tool_log`.
         payload: The rest, JSON-ready.
     """
 
@@ -302,7 +307,8 @@ class Recorder:
     """The only writer of a run's events: first to its log, then to its listeners.
 
     The caller's event sink gets each of the `steps`, and what its payload names as the `subject`,
-    but no values. `head` is the log's last checkpoint; `turn` counts turns, or a graph's steps.
+    but no values. `head` is the log's last checkpoint; `turn` counts turns, or a graph's steps;
+    `progress` says how far the tool is that reported last, until the next record.
     """
 
     steps: ClassVar[frozenset[str]]
@@ -312,6 +318,7 @@ class Recorder:
         self, run_id: str, log: "RecordLog", records: "RecordStore", sink: "EventSink | None"
     ) -> None:
         self.turn = 0
+        self.progress = ""
         self.head: Head | None = None
         self._run_id = run_id
         self._log = log
@@ -330,6 +337,7 @@ class Recorder:
                 f"A record of {self._run_id} ({kind}) holds what JSON lacks: {problem}.",
                 next_step="Use only texts, numbers, booleans, null, lists and mappings.",
             ) from None
+        self.progress = ""
         self._shown += 1  # `show`, inlined: each record comes here
         if self._bus is not None:
             self._bus.emit(RunEvent(self._run_id, time.time(), kind, payload))
@@ -342,6 +350,15 @@ class Recorder:
         self._shown += 1
         if self._bus is not None:
             self._bus.emit(RunEvent(self._run_id, time.time(), kind, payload))
+
+    def report(self, report: "ToolReport") -> None:
+        """Send what a tool of the run reports to the live listeners, without storing it."""
+        if self._is_closed:
+            return
+        if isinstance(report, ToolProgress):
+            said = progress_words(report.progress, report.total, report.message)
+            self.progress = f"{to_one_line(report.item_id.removeprefix('tool:'))}  {said}"
+        self.show(*run_event_of(report))
 
     async def flush(self) -> None:
         """Write all records so far, so that they survive the death of the process."""

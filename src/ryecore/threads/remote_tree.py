@@ -55,6 +55,7 @@ def with_remote_tree(node: TreeNode, files: "NodeFiles") -> TreeNode:
         tokens=found.tokens,
         spend_microcents=found.spend_microcents,
         model=node.model or found.model,
+        note=node.note or ("" if node.ended else found.note),
         children=(*node.children, *found.children),
     )
 

@@ -19,7 +19,7 @@ from ryecore.policy import CallContext
 from ryecore.policy.cancelling import bounded_by, run_to_end
 from ryecore.policy.limits import Limits
 from ryecore.runs.elsewhere import Continuing, refuse_elsewhere
-from ryecore.runs.handle import run_to_result, start_run, wait_for_earlier
+from ryecore.runs.handle import progress_in, run_to_result, start_run, wait_for_earlier
 from ryecore.runs.host import RunHost
 from ryecore.runs.lifecycle import RunLifecycle
 from ryecore.runs.ports import Shown, TargetKind
@@ -157,6 +157,10 @@ class ThreadService:
         """Return the handle of a directive's thread, wherever it runs or ran."""
         record = await self._directives(thread_id)
         return Thread(self._host, record.thread_id, record.item_id)
+
+    def progress_of(self, run_id: str) -> str:
+        """Return how far the tool of a run of this process is; empty where it reports nothing."""
+        return progress_in(self._host, run_id)
 
     # Resume
 

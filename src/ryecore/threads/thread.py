@@ -5,7 +5,7 @@ from typing import Final
 
 from ryecore.display.text import StyledText
 from ryecore.policy.budget import Amount
-from ryecore.runs.handle import RunHandle
+from ryecore.runs.handle import RunHandle, progress_in
 from ryecore.state.model import ThreadRecord
 from ryecore.threads.rendering import render_tree
 from ryecore.threads.result import ThreadResult, kept_result
@@ -46,7 +46,7 @@ class Thread(RunHandle[ThreadResult]):
         Args:
             width: The width in columns.
         """
-        tree = await load_tree(self._host.store, self.thread_id)
+        tree = await load_tree(self._host.store, self.thread_id, progress_of=self._progress_of)
         return render_tree([tree], width=width, now=time.time())
 
     def __str__(self) -> str:
@@ -64,6 +64,9 @@ class Thread(RunHandle[ThreadResult]):
             return found.html()
         return to_html(tree_picture([found], now=time.time()))
 
+    def _progress_of(self, run_id: str) -> str:
+        return progress_in(self._host, run_id)
+
     def _glance(self) -> TreeNode | StyledText:
         """Return the tree, for a rendering that may not wait; or a line that tells why not.
 
@@ -73,7 +76,10 @@ class Thread(RunHandle[ThreadResult]):
         try:
             with store.quiet(_MOST_WAIT_S) as is_quiet:
                 if is_quiet:
-                    return store.run_now(load_tree(store, self.thread_id, settles=False))
+                    load = load_tree(
+                        store, self.thread_id, settles=False, progress_of=self._progress_of
+                    )
+                    return store.run_now(load)
             why = "its registry is busy"
         except Exception as problem:  # of any kind: rendering must not break a run
             why = f"its registry can't be read: {problem}"

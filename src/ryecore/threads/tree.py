@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
+from ryecore.lillux.processes import current_process
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.state.approvals import approvals_by_thread
 from ryecore.state.model import ThreadRecord
@@ -25,11 +26,18 @@ _LEAST_S: Final = 0.05
 """The least time between two reads, in seconds, however much happens."""
 
 
-async def load_tree(store: "ThreadStore", root_id: str, *, settles: bool = True) -> TreeNode:
+async def load_tree(
+    store: "ThreadStore",
+    root_id: str,
+    *,
+    settles: bool = True,
+    progress_of: Callable[[str], str] = lambda _: "",
+) -> TreeNode:
     """Read the tree of a thread and all that it has started.
 
     Threads that continue it are placed below it, after its children. With `settles`, threads whose
-    process died are ended first; otherwise nothing is written.
+    process died are ended first; otherwise nothing is written. `progress_of` returns how far the
+    tool is of a thread that this process runs.
     """
     if settles:
         await store.look(root_id)
@@ -55,10 +63,13 @@ async def load_tree(store: "ThreadStore", root_id: str, *, settles: bool = True)
     reasons = await _reasons(store, [by_id[one] for one in order])
     waiting = await approvals_by_thread(store.approvals)
     nodes: dict[str, TreeNode] = {}
+    here = current_process()
     for thread_id in reversed(order):
         children = tuple(nodes.pop(one) for one in below.get(thread_id, ()))
-        node = _node(by_id[thread_id], reasons.get(thread_id, ""), waiting.get(thread_id, ()))
-        if by_id[thread_id].place is not None:
+        row = by_id[thread_id]
+        note = progress_of(thread_id) if row.owner == here else reasons.get(thread_id, "")
+        node = _node(row, note, waiting.get(thread_id, ()))
+        if row.place is not None:
             from ryecore.threads.remote_tree import with_remote_tree  # noqa: PLC0415 - for nodes
 
             node = with_remote_tree(node, store.node_files(thread_id))
@@ -73,13 +84,14 @@ async def watch_tree(
     draw: Callable[[TreeNode], None],
     *,
     every_s: float = 1.0,
+    progress_of: Callable[[str], str] = lambda _: "",
 ) -> TreeNode:
     """Draw a tree at once, after changes and at least every `every_s`, until all have ended."""
     import anyio  # noqa: PLC0415 - a tree that is read once doesn't need it
 
     async with store.watch(root_id) as changes:
         while True:
-            tree = await load_tree(store, root_id)
+            tree = await load_tree(store, root_id, progress_of=progress_of)
             draw(tree)
             nodes = {one.thread_id: one for one in tree.walk()}
             if all(one.ended for one in nodes.values()):

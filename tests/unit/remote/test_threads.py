@@ -18,6 +18,8 @@ import pytest
 
 from ryecore import SigningKey
 from ryecore.errors import RyeError, ThreadConflict
+from ryecore.policy import CallContext
+from ryecore.policy.reports import ToolProgress, ToolReport
 from ryecore.state.model import RemotePlace
 from ryecore.state.store import ThreadStore
 from ryecore.threads.tree_node import TreeNode
@@ -263,6 +265,37 @@ async def test_each_thread_of_a_chain_comes_home_and_is_proved(
         assert not altered.earlier[first.thread_id].ok
         assert "isn't the file that the node reported" in str(altered.problems)
     assert (planned.root / "marks").read_text() == "second\n"
+
+
+async def test_the_progress_of_a_tool_there_is_in_the_tree_and_comes_to_the_caller(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    os.mkfifo(planned.root / "go")
+    report = '{"progress": 1, "total": 2, "message": "reading"}'
+    script = f"printf '{report}\\n' > \"$RYE_CHANNEL\"\ncat {planned.root}/go"
+    tool = planned.workspace.shell("acme/import", script, reports=True)
+    child = planned.write("child", ["rye_execute", {"item_id": tool}])
+    ref = planned.write("parent", ["rye_execute", {"item_id": child, "thread": "fork"}])
+    reports: list[ToolReport] = []
+    notes: list[str] = []
+    opened: list[int] = []
+
+    def draw(tree: TreeNode) -> None:
+        notes.extend(one.note for one in tree.walk() if "50%" in one.note)
+        if reports and notes and not opened:
+            opened.append((planned.root / "go").write_text("on"))
+
+    async with planned.workspace.open() as rye:
+        thread = await rye.start(
+            ref, target="remote:gpu", ctx=CallContext(report_sink=reports.append)
+        )
+        with anyio.fail_after(30):
+            await rye.threads.watch(thread.thread_id, draw, every_s=0.1)
+        assert (await thread.result()).success
+    [report] = reports
+    assert isinstance(report, ToolProgress)
+    assert (report.item_id, report.progress, report.message) == (tool, 1, "reading")
+    assert {one.split()[0] for one in notes} == {"acme/import"}
 
 
 async def test_a_transcript_shows_the_node_s_records_once_they_are_home(
