@@ -11,6 +11,7 @@ import pytest
 
 from ryecore import CallContext
 from ryecore.errors import IntegrityError, RemoteError
+from ryecore.policy.reports import ToolProgress, ToolReport
 from tests.matrix import IS_SOAK
 from tests.rays import ServedRay, name_cluster, needs_ray
 from tests.workspace import Workspace, events
@@ -70,6 +71,18 @@ def test_events_and_output_come_back(workspace: Workspace) -> None:
     assert events(there.trace, "plan")
     assert [one["step"] for one in seen] == [one["step"] for one in there.trace or ()]
     assert sorted(log.read_text().splitlines()) == ["first", "second"]
+
+
+def test_what_a_tool_reports_comes_to_its_caller(workspace: Workspace) -> None:
+    name_cluster(workspace)
+    line = '{"progress": 1, "total": 2}'
+    ref = workspace.shell("acme/half", f"echo '{line}' > \"$RYE_CHANNEL\"", reports=True)
+    reports: list[ToolReport] = []
+    ctx = CallContext(report_sink=reports.append)
+
+    workspace.execute(ref, target="remote:gpu", ctx=ctx)
+
+    assert reports == [ToolProgress(ref, ctx.call_id, 1, 2)]
 
 
 def test_a_worker_that_dies_says_that_the_effect_is_unknown(workspace: Workspace) -> None:

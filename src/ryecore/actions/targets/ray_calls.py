@@ -28,6 +28,7 @@ from ryecore.frozen import frozen
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import cancelled_by, is_cancelled
 from ryecore.policy.context import place_id
+from ryecore.policy.reports import report_of
 from ryecore.remote.ports import ClusterSender
 from ryecore.remote.ray_rules import NEVER_BEGAN, Lacked, look_interval_s
 from ryecore.remote.results import result_of
@@ -281,7 +282,7 @@ class _Call:
         self._remote = remote
         self._request = request
         self._ctx = ctx
-        self._wants_events = trace or ctx.event_sink is not None
+        self._wants_events = trace or ctx.event_sink is not None or ctx.report_sink is not None
         self._trace: list[Mapping[str, object]] | None = [] if trace else None
         self._seen = 0
         self._output_log = output_log
@@ -373,9 +374,12 @@ class _Call:
         self._seen += len(events)
         if self._trace is not None:
             self._trace.extend(events)
-        if self._ctx.event_sink is not None:
-            for event in events:
+        for event in events:
+            if self._ctx.event_sink is not None:
                 self._ctx.event_sink(event)
+            report = report_of(f"tool_{event.get('step')}", event, self._ctx.call_id)
+            if report is not None and self._ctx.report_sink is not None:
+                self._ctx.report_sink(report)
 
     def _append_log(self, content: bytes) -> None:
         self._log_bytes += len(content)
