@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+import jwt
+
 _ANSWERS: dict[str, dict[str, Any]] = {
     "server/discover": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}},
     "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
@@ -34,6 +36,9 @@ class OAuthServer:
         call_scope: The scope that calls of tools need; empty for any.
         secrets: What came of clients' secrets, as they were sent.
         assertions: The assertions for which tokens are had.
+        binds: Whether tokens are bound to the key of whoever asks for them (RFC 9449).
+        nonce: What proofs have to hold; empty for nothing.
+        proofs: The ids of all proofs that came.
     """
 
     def __init__(self) -> None:
@@ -47,6 +52,10 @@ class OAuthServer:
         self.call_scope = ""
         self.secrets: list[str] = []
         self.assertions: set[str] = set()
+        self.binds = False
+        self.nonce = ""
+        self.keys: dict[str, str] = {}
+        self.proofs: list[str] = []
         self.lasts_s = 3600
         self.denies = False
         self.token_url = ""
@@ -65,6 +74,7 @@ class OAuthServer:
                 "response_types_supported": ["code"],
                 "code_challenge_methods_supported": ["S256"],
                 "token_endpoint_auth_methods_supported": ["none"],
+                **({"dpop_signing_alg_values_supported": ["ES256"]} if self.binds else {}),
             }
         return None
 
@@ -77,6 +87,23 @@ class OAuthServer:
             self.codes[code] = query["code_challenge"], query.get("scope", "")
             back = {"code": code, "state": query["state"]}
         return f"{query['redirect_uri']}?{urlencode(back)}"
+
+    def prover(self, proof: str, method: str, url: str, token: str = "") -> str | None:
+        """The key that a proof shows; None for one that doesn't hold, and "" without the nonce."""
+        try:
+            key = jwt.get_unverified_header(proof)["jwk"]
+            claims = jwt.decode(proof, jwt.PyJWK(key, "ES256").key, ["ES256"])
+        except (jwt.PyJWTError, KeyError):
+            return None
+        digest = base64.urlsafe_b64encode(hashlib.sha256(token.encode()).digest()).decode()
+        wanted = (method, url, digest.rstrip("=") if token else None)
+        if (claims["htm"], claims["htu"], claims.get("ath")) != wanted or claims[
+            "jti"
+        ] in self.proofs:
+            return None
+        self.proofs.append(claims["jti"])
+        is_current = not self.nonce or claims.get("nonce") == self.nonce
+        return json.dumps(key, sort_keys=True) if is_current else ""
 
     def refusal(self, token: str, method: str) -> tuple[int, str] | None:
         """The status and the challenge for a request; None where it may be served."""
@@ -148,26 +175,43 @@ def oauth_server() -> Iterator[OAuthServer]:
                 own.assertions.add(grant)
                 kind = "urn:ietf:params:oauth:token-type:id-jag"
                 return self.reply(200, {"access_token": grant, "issued_token_type": kind})
+            proof = self.headers.get("dpop", "")
             if self.path == "/oauth/token":
+                key = own.prover(proof, "POST", f"{own.origin}/oauth/token") if own.binds else None
+                if key == "":
+                    return self.reply(400, {"error": "use_dpop_nonce"}, nonce=own.nonce)
                 form = {name: values[0] for name, values in parse_qs(body).items()}
                 own.secrets += [
                     form.get("client_secret", ""),
                     self.headers.get("authorization", ""),
                 ]
                 found = own.token(form)
+                if own.binds and found is not None:
+                    assert key is not None
+                    own.keys[found["access_token"]] = key
+                    found["token_type"] = "DPoP"
                 return self.reply(
                     400 if found is None else 200, found or {"error": "invalid_grant"}
                 )
             message = json.loads(body)
-            token = self.headers.get("authorization", "").removeprefix("Bearer ")
+            scheme = "DPoP " if own.binds else "Bearer "
+            token = self.headers.get("authorization", "").removeprefix(scheme)
+            if own.binds and token in own.tokens:
+                key = own.prover(proof, "POST", own.url, token)
+                if key == "":
+                    asks = 'DPoP error="use_dpop_nonce"'
+                    return self.reply(401, None, asks=asks, nonce=own.nonce)
+                if key is None or key != own.keys[token]:
+                    return self.reply(401, None, asks='DPoP error="invalid_dpop_proof"')
             if (refused := own.refusal(token, message["method"])) is not None:
                 return self.reply(refused[0], None, asks=refused[1])
             result = _MODERN | _ANSWERS[message["method"]]
             return self.reply(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
 
         def reply(
-            self, status: int, document: object, *, location: str = "", asks: str = ""
-        ) -> None:
+            self, status: int, document: object, *, location: str = "", asks: str = "",
+            nonce: str = "",
+        ) -> None:  # fmt: skip
             body = b"" if document is None else json.dumps(document).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")
@@ -176,6 +220,8 @@ def oauth_server() -> Iterator[OAuthServer]:
                 self.send_header("location", location)
             if asks:
                 self.send_header("www-authenticate", asks)
+            if nonce:
+                self.send_header("DPoP-Nonce", nonce)
             self.end_headers()
             self.wfile.write(body)
 

@@ -300,6 +300,31 @@ def test_an_enterprises_identity_provider_vouches_for_a_person(
         rye.execute(ref)
 
 
+@pytest.mark.parametrize("nonce", ["", "a-nonce"])
+def test_tokens_are_bound_to_a_key_that_is_kept_and_that_each_request_proves(
+    workspace: Workspace, server: OAuthServer, ref: str, nonce: str
+) -> None:
+    server.binds, server.nonce, server.lasts_s = True, nonce, 1
+    with workspace.sync(authorize=Person()) as rye:
+        assert rye.execute(ref).success
+    (first,) = {*server.keys.values()}
+    kept = json.loads(token_file(workspace).read_text())
+    assert "PRIVATE KEY" in kept["dpop_key"]
+    with workspace.sync() as rye:  # by another process, which has to renew it
+        server.nonce = nonce and "another-nonce"
+        server.lasts_s = 3600
+        assert rye.execute(ref).success
+        assert rye.execute(ref).success
+    assert {*server.keys.values()} == {first}
+    assert len(server.keys) == 2
+    assert len(server.proofs) == len({*server.proofs}) > 3
+    request = urllib.request.Request(server.url, b'{"method": "tools/list", "id": 1}')
+    (token,) = [one for one in server.tokens if one in token_file(workspace).read_text()]
+    request.add_header("Authorization", f"DPoP {token}")  # without the key
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(request, timeout=10)
+
+
 def command(workspace: Workspace, *words: str) -> Forked:
     pipe, environ = subprocess.PIPE, {**workspace.environ, "USER_SPACE": str(workspace.user)}
     words = ("ryecore.cli", "mcp", *words, "--project", str(workspace.project))

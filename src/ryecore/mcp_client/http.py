@@ -8,7 +8,7 @@ import json
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 import httpx2
@@ -27,9 +27,6 @@ from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer
 from ryecore.mcp_client.servers import HttpServer
 from ryecore.mcp_client.tokens import is_scope, may_carry_tokens
 
-if TYPE_CHECKING:
-    from ryecore.mcp_client.oauth import KeptAuth
-
 __all__ = ["is_session_unknown", "number_of", "open_connection"]
 
 _Streams = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
@@ -40,7 +37,7 @@ _SESSION_ID: Final = "mcp-session-id"
 
 @asynccontextmanager
 async def open_connection(
-    server: HttpServer, peer: Peer, auth: "KeptAuth | None" = None
+    server: HttpServer, peer: Peer, auth: httpx2.Auth | None = None
 ) -> AsyncIterator[_Streams]:
     """Connect to a server; `peer` is marked as unusable when the connection breaks."""
     client = _Client(server, peer, auth)
@@ -89,7 +86,7 @@ class _Factory:
 class _Client(httpx2.AsyncClient):
     """A client that notes which requests the server refused without reading them."""
 
-    def __init__(self, server: HttpServer, peer: Peer, auth: "KeptAuth | None") -> None:
+    def __init__(self, server: HttpServer, peer: Peer, auth: httpx2.Auth | None) -> None:
         # The one stream of `sse` stays open between calls; the session times each call.
         call_timeout_s = None if server.transport == "sse" else server.timeout_s
         super().__init__(

@@ -35,8 +35,8 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, ValidationError
 
 from ryecore.errors import McpError
+from ryecore.mcp_client.bound_tokens import BoundAuth
 from ryecore.mcp_client.host_line import Lines
-from ryecore.mcp_client.machine_auth import machine_provider
 from ryecore.mcp_client.peer import Peer
 from ryecore.mcp_client.servers import HttpServer, OAuthSetting
 from ryecore.mcp_client.tokens import TokenFile, may_authorize, secrets_in
@@ -116,6 +116,7 @@ class _Storage:
         self._peer = peer
         self._oauth = oauth
         self.redirect_uri = ""
+        self.bound_key: str | None = None
         self.metadata: Callable[[], dict[str, Any]] = dict
         """Returns what was discovered, which is kept with the tokens."""
 
@@ -154,6 +155,7 @@ class _Storage:
             tokens=tokens.model_dump(mode="json", exclude_none=True),
             expires_at=None if lasts_s is None else time.time() + lasts_s,
             metadata=self.metadata(),
+            dpop_key=self.bound_key,
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
@@ -197,6 +199,7 @@ class _Storage:
             client=client_info.model_dump(mode="json", exclude_none=True),
             tokens=None,
             expires_at=None,
+            dpop_key=None,
         )
 
 
@@ -410,7 +413,7 @@ def _is_of_session(response: httpx2.Response) -> bool:
     )
 
 
-def make_auth(server: HttpServer, peer: Peer, file: TokenFile, person: Person) -> KeptAuth:
+def make_auth(server: HttpServer, peer: Peer, file: TokenFile, person: Person) -> httpx2.Auth:
     """Return the authorization of a server's requests.
 
     Args:
@@ -422,7 +425,12 @@ def make_auth(server: HttpServer, peer: Peer, file: TokenFile, person: Person) -
     oauth = server.oauth or OAuthSetting()
     storage = _Storage(file, peer, oauth)
     if oauth.client_id is not None and oauth.grant != "authorization_code":
-        return KeptAuth(machine_provider(server.url, oauth, storage, peer), storage, None)
+        from ryecore.mcp_client.machine_auth import (  # noqa: PLC0415 - imports cryptography
+            machine_provider,
+        )
+
+        machine = machine_provider(server.url, oauth, storage, peer)
+        return BoundAuth(KeptAuth(machine, storage, None), storage)
     metadata = OAuthClientMetadata(
         redirect_uris=[AnyUrl("http://127.0.0.1/callback")],  # until a person is found
         client_name="ryecore",
@@ -432,7 +440,7 @@ def make_auth(server: HttpServer, peer: Peer, file: TokenFile, person: Person) -
         server.url, metadata, storage, person.send, person.come_back,
         client_metadata_url=oauth.client_metadata_url,
     )  # fmt: skip
-    return KeptAuth(provider, storage, person)
+    return BoundAuth(KeptAuth(provider, storage, person), storage)
 
 
 def read_redirect(url: str, peer: Peer) -> AuthorizationCodeResult:

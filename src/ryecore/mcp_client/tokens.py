@@ -175,6 +175,8 @@ def secrets_in(document: Mapping[str, Any]) -> Iterator[str]:
             value = (document.get(part) or {}).get(name)
             if isinstance(value, str) and value:
                 yield value
+    if isinstance(key := document.get("dpop_key"), str):
+        yield key
 
 
 def make_private(folder: Path) -> None:
