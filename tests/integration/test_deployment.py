@@ -6,8 +6,11 @@ from typing import Any
 
 import anyio
 import pytest
+from attrs import evolve
 from ruamel.yaml import YAML
 
+from ryecore.lillux.processes import current_process
+from ryecore.state.run_queue import WorkerRecord
 from tests.forking import ROOT
 from tests.postgres import needs_dbos, needs_server
 from tests.queue_workers import Workers, write_remotes
@@ -17,6 +20,9 @@ from tests.workspace import Workspace
 psycopg = pytest.importorskip("psycopg", reason="needs the extra postgres")
 pytestmark = [pytest.mark.anyio, needs_server, needs_dbos]
 
+WORKER = WorkerRecord(
+    "", "default", concurrency=1, host="elsewhere", project="", process=current_process()
+)
 PAGE = (ROOT / "docs/how-to/deploy-on-several-machines.md").read_text()
 
 
@@ -76,7 +82,10 @@ async def test_its_workers_run_what_a_caller_puts_into_the_queue(
                 )
             assert done.success, done.error
             status = (await host.cluster.status()).to_dict()
-            await polls_every(state, 0.05 * said["deploy"]["replicas"])
+            queue = await host.cluster.queue()
+            for number in range(10 - said["deploy"]["replicas"]):  # as where there are ten
+                await queue.enter(evolve(WORKER, worker_id=f"w{number}"))
+            await polls_every(state, 0.05 * 10 / 4)
     [queue] = status["queues"]
     assert queue["name"] == "default"
     assert len(status["workers"]) == said["deploy"]["replicas"]
