@@ -63,9 +63,9 @@ if TYPE_CHECKING:
     from ryecore.state.model import ThreadRecords as ThreadRecords
     from ryecore.state.transcript_report import TranscriptReport as TranscriptReport
     from ryecore.state.transcript_report import TurnReport as TurnReport
-    from ryecore.sync import SyncGraphRun as SyncGraphRun
     from ryecore.sync import SyncMapResult as SyncMapResult
-    from ryecore.sync import SyncThread as SyncThread
+    from ryecore.sync_handles import SyncGraphRun as SyncGraphRun
+    from ryecore.sync_handles import SyncThread as SyncThread
     from ryecore.threads.records.report import Difference as Difference
     from ryecore.threads.records.report import ReplayReport as ReplayReport
     from ryecore.threads.result import StartedThread as StartedThread

@@ -6,22 +6,30 @@ before that exception propagates.
 
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, TypeVarTuple, Unpack
 
 import anyio
+import anyio.to_thread
 from anyio.lowlevel import checkpoint
 
 from ryecore.errors import InputError, RyeClosed
+from ryecore.policy.cancelling import cancelled_by
+from ryecore.policy.context import CancelToken
 
 if TYPE_CHECKING:
     import asyncio
 
+    from ryecore.chain.model import ChainTrace, ExecutionResult
+    from ryecore.items.refs import ItemRef
+    from ryecore.policy.context import CallContext
     from ryecore.rye import Rye
+    from ryecore.search.model import SearchResults
 
-__all__ = ["EventLoopThread", "check_process", "closed"]
+__all__ = ["EventLoopThread", "ItemsOnLoop", "check_process", "closed"]
 
 T = TypeVar("T")
 Values = TypeVarTuple("Values")
@@ -114,13 +122,18 @@ class EventLoopThread:
             raise
         started.result()
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs on the loop's thread."""
+        return current_thread() is self._thread
+
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Run a function on the loop and wait for it; any thread but the loop's may call this.
 
         An exception that a signal's handler raises meanwhile (KeyboardInterrupt, a soft time limit)
         cancels the function, and propagates once that has ended. A second one propagates at once.
         """
-        if current_thread() is self._thread:
+        if self.is_current:
             raise InputError(
                 "A SyncRye can't be called on its own event loop: it would wait for itself.",
                 next_step="Call it on another thread: await anyio.to_thread.run_sync(...).",
@@ -196,6 +209,69 @@ class EventLoopThread:
                 await self._end.wait()
         if self._tasks:  # which are about to end: the Rye is closed
             await asyncio.wait(self._tasks)
+
+
+class ItemsOnLoop:
+    """Executes items on the event loop of a `SyncRye`, for code of whichever event loop.
+
+    A call whose task is cancelled is cancelled there too, and has ended before that propagates.
+    """
+
+    def __init__(self, loop: EventLoopThread) -> None:
+        self._loop = loop
+
+    async def execute(
+        self,
+        ref: "str | ItemRef",
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        ctx: "CallContext | None" = None,
+    ) -> "ExecutionResult":
+        """Execute an item; see `Rye.execute`."""
+        return await self._run(partial(self._loop.rye.execute, ref, parameters, ctx=ctx))
+
+    async def trace(
+        self, ref: "str | ItemRef", *, ctx: "CallContext | None" = None
+    ) -> "ChainTrace":
+        """Return the verified chain of an item; see `Rye.trace`."""
+        return await self._run(partial(self._loop.rye.trace, ref, ctx=ctx))
+
+    async def search(
+        self, query: str, *, scope: str = "*", limit: int = 10, offset: int = 0
+    ) -> "SearchResults":
+        """Find items by their contents; see `Rye.search`."""
+        find = partial(self._loop.rye.search, query, scope=scope, limit=limit, offset=offset)
+        return await self._run(find)
+
+    async def _run(self, function: Callable[[], Awaitable[T]]) -> T:
+        if self._loop.is_current:
+            return await function()
+        stop, ended = CancelToken(), anyio.Event()
+        results: list[T] = []
+        failed: list[Exception] = []
+
+        async def run_there() -> None:
+            with cancelled_by(stop):
+                results.append(await function())
+
+        async def wait() -> None:
+            with anyio.CancelScope(shield=True):
+                try:
+                    await anyio.to_thread.run_sync(self._loop.call, run_there)
+                except Exception as error:  # which the group would wrap
+                    failed.append(error)
+            ended.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            try:
+                await ended.wait()
+            except anyio.get_cancelled_exc_class():
+                stop.cancel()
+                raise
+        if failed:
+            raise failed[0]
+        return results[0]
 
 
 def closed() -> RyeClosed:

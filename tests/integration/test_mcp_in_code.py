@@ -3,9 +3,11 @@
 import shlex
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pytest
 
-from ryecore import ItemRef
+from ryecore import ItemRef, SyncRye
 from ryecore.actions.mcp_servers import server_named
 from ryecore.errors import InputError, McpToolChanged, NotApproved, ToolPolicyError
 from ryecore.policy.permissions import ApprovalRequest
@@ -51,6 +53,29 @@ async def test_the_tools_of_an_item_are_pinned_on_the_first_approval_and_nobody_
     async with workspace.open() as rye:  # without anybody to ask
         assert len(await rye.mcp(f"tool:{server}")) == 1
     assert len(approver.shown) == 1
+
+
+async def test_a_rye_that_blocks_gives_tools_to_agents_of_any_event_loop(
+    workspace: Workspace,
+) -> None:
+    server = stdio_server(workspace, "one")
+    approver = Approver()
+
+    def open_rye() -> SyncRye:
+        return SyncRye.open(
+            workspace.project,
+            user_space=workspace.user,
+            environ=workspace.environ,
+            approve=approver,
+        )
+
+    rye = await anyio.to_thread.run_sync(open_rye)
+    try:
+        (tool,) = await anyio.to_thread.run_sync(rye.mcp, server)
+        assert (await called(tool, {"text": "hi"})).value["content"][0]["text"] == "hi"
+        assert len(approver.shown) == 1
+    finally:
+        await anyio.to_thread.run_sync(rye.close)
 
 
 async def test_only_the_tools_that_are_wanted_are_pinned(workspace: Workspace) -> None:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 from urllib.parse import urlsplit
 
 from ryecore.display.sanitize import shorten
@@ -66,8 +66,12 @@ class McpServers:
         self._verify = verify
         self._sign = sign
 
+    def through(self, executor: ItemExecutor) -> Self:
+        """Return the same, with the server's item and its tools executed by another executor."""
+        return type(self)(executor, self._space, self._verify, self._sign)
+
     async def __call__(
-        self, server: str, *, only: Sequence[str] = (), **options: Any
+        self, /, server: str, *, only: Sequence[str] = (), **options: Any
     ) -> tuple[ToolDef, ...]:
         """Return the tools of a server, to be given to an agent.
 
