@@ -13,6 +13,7 @@ from ryecore.policy.budget import Account, Amount, Mark, Settled, Settlement
 from ryecore.state.accounts import ACCOUNT, account_of
 from ryecore.state.model import Cost
 from ryecore.state.postgres.database import PostgresDatabase
+from ryecore.state.postgres.promised import OneByOne
 from ryecore.state.postgres.registry import cost_array
 from ryecore.state.refusals import not_registered
 from ryecore.state.sql_ledger import AS_HELD, SqlLedger, whole_numbers
@@ -39,10 +40,14 @@ class PostgresLedger(SqlLedger):
     # changed nothing. What the thread's log has to write is written before, in the same statement.
 
     def _call(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
-        server = self._server
-        if server.holds_lock:  # that of the tree, or the schema's
-            return server.call(f"SELECT {function}", values)
-        return server.call_in_tree(thread_id, function, values)
+        if self._server.holds_lock:  # an error of the function would undo the whole transaction
+            return None
+        try:
+            return self._server.call_in_tree(thread_id, function, values)
+        except OneByOne:
+            if self._server.promises is not None:
+                raise
+            return None
 
     @override
     async def register(self, thread_id: str, ceiling: Amount) -> None:

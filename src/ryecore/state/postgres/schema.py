@@ -9,6 +9,7 @@ Source: decisions 35 to 40, 77 and 81.
 from collections.abc import Sequence
 from typing import Final
 
+from ryecore.state.postgres.shared_budgets import SHARED_BUDGETS
 from ryecore.state.postgres.whole_threads import WHOLE_THREADS
 
 __all__ = ["MIGRATIONS"]
@@ -382,5 +383,6 @@ MIGRATIONS: Final[Sequence[str]] = (
         FOR EACH ROW EXECUTE FUNCTION tell('changed');
     """,
     WHOLE_THREADS,
+    SHARED_BUDGETS,
 )
 """The statements that upgrade each version of the schema to the next."""

@@ -10,9 +10,9 @@ from typing import Any, Final, TypeAlias
 
 from ryecore.errors import InsufficientBudget, RyeError, ThreadConflict
 from ryecore.frozen import frozen
-from ryecore.policy.budget import Amount
+from ryecore.policy.budget import Amount, Settlement
 from ryecore.state.model import Cost
-from ryecore.testing.conformance.bench import equal
+from ryecore.testing.conformance.bench import check, equal
 from ryecore.testing.state.bench import (
     Place,
     StateCases,
@@ -28,6 +28,7 @@ _ITEM: Final = "directive:acme/x"
 _LIMITS: Final = {"turns": 3}
 _HELD, _SPENT = Amount(50, 20), Amount(30, 10)
 _ROUNDS: Final = 12
+_SHARES: Final = (False, False)
 _HEAD: Final = (7, "ab" * 32)
 
 
@@ -219,6 +220,43 @@ class WholeThreadCases(StateCases):
         account = await store.ledger.account("r")
         equal(account.children, Amount(ended, 2 * ended), "what the children have spent")
         equal((account.held, account.reserved), (Amount(), Amount()), "what is left open")
+
+    @process_case
+    async def test_shared_budgets_of_eight_processes(self, store: StateStore, place: Place) -> None:
+        """Children and grandchildren that share a budget, with the root's own requests: exact."""
+        await _root(store, "r")
+
+        async def work(store: StateStore, number: int) -> int:
+            ledger, spent = store.ledger, 0
+            for one in range(_ROUNDS // 2):
+                child, below = f"c-{number}-{one}", f"b-{number}-{one}"
+                await _begin(store, child, "r", Amount(10**6, 10**6), _SHARES, whole=True)
+                await _begin(store, below, child, Amount(10**6, 10**6), _SHARES, whole=True)
+                for name, attempt in ((child, 1), (below, 1), ("r", number * _ROUNDS + one + 1)):
+                    try:
+                        await ledger.hold(name, 1, attempt, Amount(90, 90), head=_HEAD)
+                        held = Settlement(1, attempt, Amount(90, 90), Amount(1, 2), "counted")
+                        settled, refused = await ledger.settle_and_hold(
+                            *(name, [held], 2, attempt, Amount(80, 80)),
+                            snapshot=Cost(1),
+                            head=_HEAD,
+                        )
+                    except InsufficientBudget:
+                        continue
+                    spent += len(settled)
+                    if refused is None:
+                        await ledger.settle(name, 2, attempt, Amount(3, 6))
+                        spent += 3
+                for name in (below, child):
+                    await store.registry.settle(name, "completed", {}, fence=1)
+            return spent
+
+        spent = sum(await place.race(work))
+        account = await store.ledger.account("r")
+        equal(account.total, Amount(spent, 2 * spent), "what the tree has spent")
+        equal((await store.ledger.tree("r")).spent, account.total, "the sum of the tree")
+        equal((account.held, account.reserved), (Amount(), Amount()), "what is left open")
+        check(spent > _ROUNDS, "Nearly all was refused.")
 
 
 async def _root(store: StateStore, name: str) -> None:
