@@ -67,9 +67,16 @@ class MapRow(NamedTuple):
     inputs: Mapping[str, object]
 
     def to_dict(self) -> dict[str, object]:
-        """Return the row as JSON types, with `cost_usd` as a number."""
-        row: dict[str, object] = self._asdict()
-        return {**row, "cost_usd": float(self.cost_usd), "inputs": dict(self.inputs)}
+        """Return the row as JSON types; its cost is `spend`, as in all JSON of threads."""
+        return {
+            "row": self.row,
+            "status": self.status,
+            "output": self.output,
+            "error": self.error,
+            "spend": float(self.cost_usd),
+            "thread_id": self.thread_id,
+            "inputs": dict(self.inputs),
+        }
 
 
 @frozen(kw_only=True, repr=False)
@@ -127,7 +134,7 @@ class MapReport(Rendered):
             **({} if self.error is None else {"error": self.error}),
             "rows": len(self.results),
             **{f"rows_{status}": count for status, count in self.counts.items()},
-            "cost_usd": write_usd(self.spend_microcents),
+            "spend": write_usd(self.spend_microcents),
             "duration_s": round(self.duration_s, 3),
             "results": [one.to_dict() for one in self.results],
             **({"next_step": self.next_step} if self.next_step else {}),

@@ -313,6 +313,7 @@ async def test_a_result_is_written_as_json_and_as_columns(host: Host) -> None:
         done = await rye.map(host.ref, rows(2))
     document = done.to_dict()
     assert document["rows"] == document["rows_completed"] == 2
+    assert document["spend"] == 2 * COST / 1e8
     assert done[0]._fields == (
         "row", "status", "output", "error", "cost_usd", "thread_id", "inputs",
     )  # fmt: skip
@@ -321,7 +322,7 @@ async def test_a_result_is_written_as_json_and_as_columns(host: Host) -> None:
         "status": "completed",
         "output": "label of t1",
         "error": None,
-        "cost_usd": COST / 1e8,
+        "spend": COST / 1e8,
         "thread_id": done[1].thread_id,
         "inputs": {"text": "t1"},
     }
