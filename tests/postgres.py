@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -199,4 +199,58 @@ def cutting(server: Path, folder: Path) -> Iterator[threading.Event]:
     with Server(str(folder / name), Between) as between:
         threading.Thread(target=between.serve_forever, daemon=True).start()
         yield cut
+        between.shutdown()
+
+
+class Killer:
+    """Kills a process at a message of its to the server.
+
+    Attributes:
+        pid: The process.
+        at: The number of the message, from 1; 0 for none.
+        is_done: Whether the server has done what the message asks for; its answer doesn't arrive.
+        count: The number of messages so far.
+    """
+
+    def __init__(self) -> None:
+        self.pid, self.at, self.is_done, self.count = 0, 0, False, 0
+
+
+@contextmanager
+def killing(server: Path, folder: Path) -> Iterator[Killer]:
+    """Stand between a process and a server's socket, in another folder; see `Killer`."""
+    folder.mkdir()
+    killer, counting, name = Killer(), threading.Lock(), ".s.PGSQL.5432"
+
+    class Between(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):  # as its process is killed
+                self._pass_on()
+
+        def _pass_on(self) -> None:
+            is_last = False
+            with socket.socket(socket.AF_UNIX) as answering:
+                answering.connect(str(server / name))
+                while True:
+                    ready, _, _ = select.select([self.request, answering], [], [])
+                    for one in ready:
+                        data = one.recv(65536)
+                        if not data:
+                            return
+                        if one is self.request:
+                            with counting:
+                                killer.count += 1
+                                is_last = is_last or killer.count == killer.at
+                        # A part of a message has no answer: then the rest goes on.
+                        if is_last and (one is answering or not killer.is_done):
+                            os.kill(killer.pid, signal.SIGKILL)
+                            return
+                        (answering if one is self.request else self.request).sendall(data)
+
+    class Server(socketserver.ThreadingUnixStreamServer):
+        daemon_threads = True
+
+    with Server(str(folder / name), Between) as between:
+        threading.Thread(target=between.serve_forever, daemon=True).start()
+        yield killer
         between.shutdown()

@@ -319,6 +319,7 @@ def tool_context(
     *,
     present: PresentResult | None = None,
     recorded: Callable[[], Awaitable[None]] | None = None,
+    recorded_soon: Callable[[], Awaitable[None]] | None = None,
     media: MediaStore | None = None,
     tool_deps: object = None,
 ) -> ToolContext:
@@ -335,6 +336,7 @@ def tool_context(
         media=deps.media or media,
         present=present,
         recorded=recorded,
+        recorded_soon=recorded_soon,
         deps=deps.tool_deps if tool_deps is None else tool_deps,
         agent_deps=deps,
     )

@@ -30,6 +30,7 @@ __all__ = ["Served", "ServedCalls"]
 _SUMMARY_CHARS: Final = 500
 _CUT: Final = "not run: your answer was cut at its longest, before the arguments of this call"
 _NOT_RUN: Final = "not run: another call of this turn ended it, or it was cancelled"
+_READ: Final = "broken off while it ran. It changes nothing, so it may be called again"
 _UNKNOWN: Final = "broken off while it ran: whether it has had its effect is not known"
 
 
@@ -292,10 +293,14 @@ class ServedCalls:
             return tuple([results[place] for place in range(count) if place in results])
         for place in range(count):
             if place not in results:
-                text = _UNKNOWN if place in self._begun else _NOT_RUN
+                text = self._broken_off(place) if place in self._begun else _NOT_RUN
                 part = self._part(place, text, is_error=True)
                 results[place] = self._unreported[place] = part
         return tuple([results[place] for place in range(count)])
+
+    def _broken_off(self, place: int) -> str:
+        tool = self._setup.registry.get(self._calls[place].name)
+        return _READ if tool is not None and tool.read_only else _UNKNOWN
 
     async def report_rest(self) -> None:
         """Report to the policy the results that `results` made."""

@@ -40,6 +40,8 @@ class ThreadRecorder(Recorder):
     ) -> None:
         super().__init__(run_id, log, records, sink)
         self.conversation = Conversation()
+        self.read_only: frozenset[str] = frozenset()
+        """The names of the read-only tools, whose calls say so in their records."""
 
     @override
     def append(self, kind: str, payload: Mapping[str, Any]) -> None:
@@ -53,19 +55,20 @@ class ThreadRecorder(Recorder):
         await self._log.flush()
 
     def emit(self, event: AgentEvent) -> None:
-        """Record an event of the turn core; the intent to call a tool is committed before it."""
+        """Record an event of the turn core; `commit` or `write_soon` stores an intent."""
         if type(event) is AgentToken:
             self._log.append_delta(event.token)
             self.show("token_delta", {"text": event.token})
         elif type(event) is AgentReasoning:
             self.show("reasoning_delta", {"text": event.text})
         elif type(event) is AgentToolCall:
-            self.append(
-                "tool_call_start",
-                {
-                    "turn": self.turn,
-                    "call_id": event.call_id,
-                    "tool": event.tool_id,
-                    "input": event.tool_input,
-                },
-            )
+            called = event.tool_id
+            payload = {
+                "turn": self.turn,
+                "call_id": event.call_id,
+                "tool": called,
+                "input": event.tool_input,
+            }
+            if called in self.read_only:
+                payload["read_only"] = True
+            self.append("tool_call_start", payload)

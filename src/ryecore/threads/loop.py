@@ -36,7 +36,7 @@ from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Status
 from ryecore.threads.calls.approvals import ThreadApprovals
 from ryecore.threads.calls.returning import Returned
-from ryecore.threads.calls.text_calls import render_tools
+from ryecore.threads.calls.text_calls import as_text, render_tools
 from ryecore.threads.compaction import compact_of, make_compactor, window_of
 from ryecore.threads.events import ThreadRecorder
 from ryecore.threads.harness import SafetyHarness
@@ -48,7 +48,7 @@ from ryecore.threads.planner.prompt import (
     system_text,
 )
 from ryecore.threads.records.messages import message_payload
-from ryecore.threads.turn_policy import ThreadModel, ThreadPlan, ThreadPolicy, as_text
+from ryecore.threads.turn_policy import ThreadModel, ThreadPlan, ThreadPolicy
 
 __all__ = [
     "ThreadEnding",
@@ -250,6 +250,7 @@ class ThreadLoop:
     ) -> TurnSetup:
         deps, recorder, palette = self._deps, self._recorder, self._thread.palette
         thread_id, is_native = self._thread.thread_id, policy.model.is_native
+        recorder.read_only = frozenset(one.name for one in palette.registry if one.read_only)
         meter = cost_meter(deps, None, thread_id, self.spending.on_cost)
         call = evolve(self._call, budget=self.spending)
         return TurnSetup(
@@ -263,6 +264,7 @@ class ThreadLoop:
                 call,
                 present=self._thread.guard,
                 recorded=recorder.commit,
+                recorded_soon=recorder.write_soon,
             ),
             request=LlmRequest(
                 model=policy.model.name,

@@ -6,7 +6,7 @@ Source: docs/design/threads.md#turn-loop; decisions 40 to 45 and 49.
 from collections.abc import Mapping, Sequence
 from functools import partial
 from random import random
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from attrs import evolve, field
 
@@ -45,7 +45,7 @@ from ryecore.agent.verdicts import (
 from ryecore.errors import LlmError, ToolCallError, ToolExecutionError, ToolPolicyError
 from ryecore.frozen import frozen
 from ryecore.llm.fallback_rules import AttemptVerdict, FallbackPlanEntry
-from ryecore.llm.parts import MediaPart, Message, TextPart, ToolCallPart, ToolResultPart
+from ryecore.llm.parts import Message, ToolCallPart, ToolResultPart
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 from ryecore.policy.cancelling import run_to_end
@@ -61,12 +61,7 @@ from ryecore.threads.calls.returning import (
     Returned,
     check_outputs,
 )
-from ryecore.threads.calls.text_calls import (
-    WRITTEN,
-    extract_tool_calls,
-    render_call,
-    render_results,
-)
+from ryecore.threads.calls.text_calls import as_text, extract_tool_calls
 from ryecore.threads.events import ThreadRecorder
 from ryecore.threads.harness import SafetyHarness
 from ryecore.threads.planner.classification import RetryIn, classify, on_error_plan
@@ -75,13 +70,17 @@ from ryecore.threads.records.messages import answer_payload, message_payload, re
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.results import ToolOutcome
 
-__all__ = ["ResolvedDirective", "ThreadModel", "ThreadPlan", "ThreadPolicy", "as_text"]
+__all__ = ["ResolvedDirective", "ThreadModel", "ThreadPlan", "ThreadPolicy"]
 
 _USE_TOOLS: Final = "Use the tools that you have been given to do this, rather than describe it."
 _RETURN: Final = (
     "You have not handed over the outputs yet. Call rye_directive_return with them; if you can't "
     'go on, call it with status "error" and say why in error_detail.'
 )
+
+
+_Written: TypeAlias = Literal["now", "soon", "with_turn"]
+"""When the records around the calls of an answer are written."""
 
 
 @frozen
@@ -150,7 +149,7 @@ class ThreadPolicy(TurnPolicy):
         self._text_calls = 0
         self._text_problem = ""
         self._has_answered = False
-        self._is_direct = False
+        self._written: _Written = "now"
         self._stopped_by = ""
         self._under_pressure = False
         self.limit: LimitHit | None = None
@@ -248,20 +247,27 @@ class ThreadPolicy(TurnPolicy):
         if leaves or any(map(self._may_ask, calls)) or spending.has_overspent:
             await spending.settle_unwritten()
         self._recorder.append("cognition_out", answer_payload(state.turn, asked))
-        self._is_direct = len(calls) == 1 and not leaves and self._runs_at_once(calls[0])
+        self._written = self._when_written(calls, leaves=leaves)
         if not calls:  # its turn is signed next
             await self._recorder.write_soon()
-        elif not self._is_direct:
+        elif self._written == "now":
             await self._recorder.flush()
         return asked
 
-    def _runs_at_once(self, call: ToolCallPart) -> bool:
-        """Return whether nobody is asked between a call and the commit of its intent.
+    def _when_written(self, calls: Sequence[ToolCallPart], *, leaves: bool) -> _Written:
+        """Return when the records around calls are written.
 
-        What is recorded around such a call is written with that commit and with the checkpoint of
-        the turn.
+        Where nobody is asked about them, those of a single function are written with its intent
+        and with the checkpoint of the turn, and those of read-only tools soon.
+
+        Source: ADR 054.
         """
-        return not self._may_ask(call) and not self._hooks.listens("after_step")
+        if self._hooks.listens("after_step") or any(map(self._may_ask, calls)):
+            return "now"
+        if len(calls) == 1 and not leaves:
+            return "with_turn"
+        read_only = self._recorder.read_only
+        return "soon" if all(call.name in read_only for call in calls) else "now"
 
     def _may_ask(self, call: ToolCallPart) -> bool:
         """Return whether a person may be asked about a call, who may answer in hours."""
@@ -334,8 +340,10 @@ class ThreadPolicy(TurnPolicy):
     async def on_final_result(self, state: TurnState, part: ToolResultPart) -> None:
         """Record the result of a call for the model, as soon as it is certain."""
         self._recorder.append("tool_call_result", result_payload(state.turn, part))
-        if part.is_error or not self._is_direct:
+        if part.is_error or self._written == "now":
             await self._recorder.flush()
+        elif self._written == "soon":
+            await self._recorder.write_soon()
 
     async def on_text(self, state: TurnState, result: LlmResult) -> OnText:
         """Accept a text, after reminders to use tools and to return outputs.
@@ -475,25 +483,3 @@ class ThreadPolicy(TurnPolicy):
 
     def _cost(self) -> Mapping[str, object]:
         return self._spending.cost.to_dict()
-
-
-def as_text(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Convert a conversation for a model without tools, with calls and results as text."""
-    shown: list[Message] = []
-    for message in messages:
-        if message.role == "tool":
-            results = [one for one in message.parts if isinstance(one, ToolResultPart)]
-            media = (part for one in results for part in one.content if isinstance(part, MediaPart))
-            shown.append(Message.user(render_results(results), *media))
-        elif message.tool_calls:
-            said = (one for one in message.parts if not isinstance(one, ToolCallPart))
-            # A native call isn't in the text yet.
-            calls = (
-                TextPart(f"\n{render_call(one.name, one.arguments_json)}\n")
-                for one in message.tool_calls
-                if not one.call_id.startswith(WRITTEN)
-            )
-            shown.append(Message(message.role, (*said, *calls)))
-        else:
-            shown.append(message)
-    return tuple(shown)

@@ -133,6 +133,7 @@ class ToolContext(Generic[DepsT_co]):
         media: The store of media from tools.
         present: Decides how much of a result the model sees; by default the registry's limits.
         recorded: Awaited before a tool runs, so that the record of its call is stored first.
+        recorded_soon: Awaited in place of it before a read-only tool runs that nobody approves.
         deps: What the host gives to its tools, such as a database; None if it gives nothing.
         agent_deps: The `AgentRunnerDeps` of the agent whose call it is, for agents that its tool
             calls; None outside of an agent.
@@ -148,6 +149,7 @@ class ToolContext(Generic[DepsT_co]):
     media: MediaStore | None = None
     present: PresentResult | None = None
     recorded: Callable[[], Awaitable[None]] | None = None
+    recorded_soon: Callable[[], Awaitable[None]] | None = None
     deps: DepsT_co = field(default=None, repr=False)
     agent_deps: object = field(default=None, repr=False)
 
@@ -164,6 +166,7 @@ class ToolContext(Generic[DepsT_co]):
             self.media,
             self.present,
             self.recorded,
+            self.recorded_soon,
             self.deps,
             self.agent_deps,
         )

@@ -89,6 +89,8 @@ class ToolOptions(TypedDict, total=False):
         needs_approval: Whether a person is asked before each run.
         needs: The host's capabilities that it needs, such as `net` or `fs`.
         untrusted: Whether its results may have untrusted text.
+        read_only: Whether its calls change nothing, so that one that was broken off may simply be
+            made again. In a thread, none waits for the record of its intent.
     """
 
     parallel_safe: bool | None
@@ -98,6 +100,7 @@ class ToolOptions(TypedDict, total=False):
     needs_approval: bool
     needs: Iterable[str]
     untrusted: bool
+    read_only: bool
 
 
 @frozen(eq=False, kw_only=True, repr=False)
@@ -118,6 +121,8 @@ class ToolDef:
         capability: The capability that the caller needs, such as `rye.execute.tool.acme.x`.
         needs: The host's capabilities that it needs, such as `net` or `fs`.
         untrusted: Whether its results may have untrusted text.
+        read_only: Whether its calls change nothing, so that one that was broken off may simply be
+            made again. In a thread, none waits for the record of its intent.
         origin: Its origin. The description of a tool from `mcp` is untrusted text.
         source: Its exact source, for people.
 
@@ -137,6 +142,7 @@ class ToolDef:
     capability: str | None = None
     needs: frozenset[str] = field(default=frozenset(), converter=_names)
     untrusted: bool = True
+    read_only: bool = False
     origin: ToolOrigin = "function"
     source: str = ""
 
@@ -280,7 +286,7 @@ class ToolDef:
             name: Its name for the model; by default its id with `__` for each slash.
             description: Its description; by default that of the item.
             **options: See `ToolOptions`. By default, `timeout_s` is that of its chain, and
-                `parallel_safe` what the item declares.
+                `parallel_safe` and `read_only` what the item declares.
 
         Raises:
             RyeError: It isn't a tool, or its chain isn't valid.
@@ -294,6 +300,7 @@ class ToolDef:
             options["timeout_s"] = ItemRunner.timeout_s
         if options.get("parallel_safe") is None:
             options["parallel_safe"] = shape.parallel_safe
+        options.setdefault("read_only", shape.read_only)
         return ToolDef(
             name=name,
             description=shape.description if description is None else description,

@@ -157,8 +157,11 @@ async def serve(
         return await _served(tool, call, arguments, ctx, limits)
     on_event(ToolCalled(tool.name, _shown_input(tool, text, sent, limits)))
     try:
-        if ctx.recorded is not None:
-            await ctx.recorded()
+        record = ctx.recorded
+        if tool.read_only and not reason and ctx.recorded_soon is not None:
+            record = ctx.recorded_soon
+        if record is not None:
+            await record()
         outcome = await _served(tool, call, arguments, ctx, limits)
     except BaseException as error:
         said = str(error) if isinstance(error, ToolCallError) else "It was cancelled."

@@ -95,6 +95,7 @@ class ItemShape:
     capability: str
     server: str | None
     parallel_safe: bool | None = None
+    read_only: bool = False
 
 
 async def read_item(rye: ItemExecutor, ref: str | ItemRef) -> ItemShape:
@@ -132,6 +133,7 @@ def shape_of(wanted: ItemRef, chain: ValidChain) -> ItemShape:
         capability_of("execute", "tool", wanted.id),
         str(server) if server else None,
         head.spec.parallel_safe,
+        head.spec.hints.get("read_only", False),
     )
 
 

@@ -43,6 +43,7 @@ def read_result_tool(
         parameters=shape.parameters,
         run=FunctionRunner(read, shape),
         parallel_safe=True,
+        read_only=True,
         source=f"the function {__name__}.{shape.qualified_name}",
         function=read,
     )

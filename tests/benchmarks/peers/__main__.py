@@ -5,7 +5,14 @@
 A framework is run by the first of the Pythons that has it, ryecore by this one. Each figure has a
 process of its own. Runs that are kept are measured in several passes, in which the frameworks take
 turns, and reported beside ryecore in process durability, in the same passes. Those that are kept on
-PostgreSQL each have a durable server of their own.
+PostgreSQL each have a durable server of their own, with the server's own `synchronous_commit`.
+
+What is durable there, and when. The tool of the first three only reads, and is no step of DBOS, so
+that pydantic-ai runs it again after a crash, as ryecore's model may. pydantic-ai writes an answer
+before its calls, in a commit of its own, and no result of them; ryecore writes answer, intent,
+result, the signature of the turn, its cost and the hold of the next request in one, before that
+request. Of a tool with effects, both write two commits: pydantic-ai, whose tool is a step, its
+result after it; ryecore the answer and the intent before it.
 """
 
 import argparse
@@ -44,6 +51,10 @@ SHARED = {
     "DBOS on PostgreSQL, an empty workflow": "dbos_empty",
     "pydantic-ai, DBOS on PostgreSQL": "pydantic_postgres",
 }
+EFFECTS = {
+    "ryecore, PostgreSQL, a tool with effects": "ryecore_effects",
+    "pydantic-ai, DBOS on PostgreSQL, a tool as a step": "pydantic_effects",
+}
 WALKERS = {"ryecore, a graph": "ryecore_steps", "langgraph, a graph": "langgraph_steps"}
 _STEPS = {"step": "one step of a graph", "kept_step": "one step and its checkpoint"}
 _FIGURES = {"turn": "one turn", "delta": "one streamed delta", "runs": "1,000 concurrent runs"}
@@ -51,7 +62,12 @@ _KEPT_FIGURES = {
     "kept_turn": "one turn of a kept run of 10",
     "kept_runs": "200 kept runs of 3 turns at once",
 }
-_OURS, _OURS_SHARED = "ryecore, process durability", "ryecore, PostgreSQL"
+_GROUPS = (
+    (KEPT, "ryecore, process durability"),
+    (SHARED, "ryecore, PostgreSQL"),
+    (EFFECTS, "ryecore, PostgreSQL, a tool with effects"),
+)
+"""Runs that are kept, and whose figures are reported beside which of ours."""
 _PASSES = 3
 _ROOT = Path(__file__).parents[3]
 
@@ -60,14 +76,14 @@ Figure = dict[str, float | str]
 
 def measured(python: str, peer: str, figure: str) -> Figure:
     """One figure of one framework; `missing` where this Python lacks it."""
-    if peer not in SHARED:
+    if peer not in SHARED | EFFECTS:
         return _measured(python, peer, figure, {})
     with serving_postgres(is_durable=True) as address:
         return _measured(python, peer, figure, {SERVER: address})
 
 
 def _measured(python: str, peer: str, figure: str, more: Mapping[str, str]) -> Figure:
-    module = (PEERS | KEPT | SHARED | WALKERS)[peer]
+    module = (PEERS | KEPT | SHARED | EFFECTS | WALKERS)[peer]
     command = [python, "-m", "tests.benchmarks.peers.script", module, figure]
     environ = {**os.environ, **more}
     done = subprocess.run(
@@ -134,13 +150,12 @@ def _numbers(got: Figure) -> dict[str, float]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.peers", description=__doc__)
     parser.add_argument("--python", action="append", help="a Python that has frameworks")
-    every = [*PEERS, *KEPT, *SHARED, *WALKERS, []]
+    every = [*PEERS, *KEPT, *SHARED, *EFFECTS, *WALKERS, []]
     parser.add_argument("peer", nargs="*", choices=every, help="all by default, on no server")
     asked = parser.parse_args()
     chosen = asked.peer or [*PEERS, *KEPT]
     pythons = [sys.executable, *(asked.python or ())]
-    run(pythons, [peer for peer in chosen if peer not in {*KEPT, *SHARED}])
-    if kept := [peer for peer in chosen if peer in KEPT]:
-        run_kept(pythons, kept, _OURS)
-    if shared := [peer for peer in chosen if peer in SHARED]:
-        run_kept(pythons, shared, _OURS_SHARED)
+    run(pythons, [peer for peer in chosen if peer in PEERS | WALKERS])
+    for group, ours in _GROUPS:
+        if kept := [peer for peer in chosen if peer in group]:
+            run_kept(pythons, kept, ours)

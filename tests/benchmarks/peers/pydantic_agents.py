@@ -13,7 +13,7 @@ from tests.benchmarks.peers.script import ANSWER, PIECE, PROMPT, Run, add
 LIMITS = UsageLimits(request_limit=None)
 
 
-def make_agent(turns: int) -> Agent:
+def make_agent(turns: int, tool: Any = add) -> Agent:
     """Make an agent whose model calls a tool so many times."""
 
     async def answer(messages: Any, info: Any) -> ModelResponse:
@@ -22,7 +22,7 @@ def make_agent(turns: int) -> Agent:
             return ModelResponse([ToolCallPart("add", {"a": 1, "b": 1}, f"c{turn}")])
         return ModelResponse([TextPart(ANSWER)])
 
-    return Agent(FunctionModel(answer), tools=[add])
+    return Agent(FunctionModel(answer), tools=[tool])
 
 
 def runner(turns: int) -> Run:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ryecore import Rye
 from ryecore.state.model import Durability
+from ryecore.tools import ToolRegistry, tool
 from tests.benchmarks.peers.ryecore_agents import Fake
 from tests.benchmarks.peers.script import PIECE, PROMPT, Run, add
 from tests.scripted_host import ScriptedHost
@@ -24,6 +25,7 @@ class Threads:
         has_tools: bool,
         durability: Durability = "process",
         state: str | None = None,
+        read_only: bool = False,
     ) -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # each thread holds a file open
@@ -31,7 +33,8 @@ class Threads:
         self._rye: Rye | None = None
         folder = self.stack.enter_context(tempfile.TemporaryDirectory())
         model.provider_id = "scripted"
-        self._stage = ScriptedHost(Path(folder), model=model)
+        registry = ToolRegistry([tool(inline=True, read_only=read_only)(add)])
+        self._stage = ScriptedHost(Path(folder), model=model, registry=registry)
         self._options = {"durability": durability, "state": state}
         granted = {} if has_tools else {"permissions": ""}
         limits = f'turns="{model.turns + 2}"'
@@ -50,7 +53,6 @@ class Threads:
 
 
 def runner(turns: int) -> Run:
-    assert add(1, 1) == 2  # the host's own `add` does the same
     return Threads(Fake(turns), has_tools=True).run
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from ryecore.errors import StateError
-from ryecore.testing import call, say
+from ryecore.llm.request import LlmRequest
+from ryecore.testing import Turn, call, say
 from ryecore.tools import ToolApprovalRequest, tool
 from tests.disk import replace_syncs
 from tests.scripted_host import ScriptedHost
@@ -92,6 +93,41 @@ async def test_a_disk_that_fails_to_sync_ends_a_run_and_none_of_the_same_rye_onc
         assert done.success, done
         statuses = sorted(one.status for one in await rye.threads.list(all=True))
         assert statuses == ["completed", "completed", "error"]
+
+
+@pytest.mark.parametrize(
+    ("options", "awaited"),
+    [({}, 1), ({"read_only": True}, 0), ({"read_only": True, "needs_approval": True}, 1)],
+)
+async def test_a_call_waits_for_the_disk_unless_it_only_reads_and_nobody_approves_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Any, awaited: int
+) -> None:
+    disk, before = Disk(), [0, 0]
+
+    @tool(**options)
+    async def look() -> str:
+        """Look."""
+        before[1] = len(disk.synced)
+        return "seen"
+
+    def model(request: LlmRequest) -> Turn:
+        if any(message.role == "tool" for message in request.messages):
+            return say("done")
+        before[0] = len(disk.synced)
+        return call("look")
+
+    async def approve(_: ToolApprovalRequest) -> bool:
+        return True
+
+    host = ScriptedHost(tmp_path, model=model, tools=[look], approve=approve)
+    ref = host.write("acme/looks")
+    async with host.open(durability="machine") as rye:
+        replace_syncs(monkeypatch, disk.sync)
+        done: Any = await rye.execute(ref, thread="fork")
+    assert done.success, done
+    assert before[1] - before[0] == awaited
+    (started,) = host.records(done.thread_id, "tool_call_start")
+    assert started.payload.get("read_only", False) is options.get("read_only", False)
 
 
 @pytest.mark.parametrize("asks", [True, False])

@@ -151,6 +151,24 @@ def test_a_call_in_flight_is_unknown_and_one_that_had_not_begun_was_not_run() ->
     assert (rebuilt.unknown, rebuilt.not_run) == (("a",), ("c",))
 
 
+def test_a_read_only_call_that_was_broken_off_may_be_made_again() -> None:
+    calls = [ToolCallPart(name, f"tool_{name}", "{}") for name in "ab"]
+    answer = LlmResult(tuple(calls), "tool_use", None, "m", "fake")
+    rebuilt = rebuild(
+        [
+            record("cognition_out", **answer_payload(1, answer)),
+            record("tool_call_start", turn=1, call_id="a", read_only=True),
+            record("tool_call_start", turn=1, call_id="b"),
+        ]
+    )
+    first, second = rebuilt.messages[-1].parts
+    assert isinstance(first, ToolResultPart)
+    assert isinstance(second, ToolResultPart)
+    assert "may be called again" in first.text
+    assert "is not known" in second.text
+    assert (rebuilt.unknown, rebuilt.not_run) == (("b",), ("a",))
+
+
 def test_partial_text_is_not_used_and_its_turn_is_known_to_have_been_asked() -> None:
     rebuilt = rebuild(
         [

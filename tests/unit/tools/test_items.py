@@ -266,3 +266,14 @@ async def test_a_signed_tool_says_whether_it_runs_beside_others(
         assert tool.runs_in_parallel is bool(declared)
         own = await ToolDef.from_item(rye, ref, parallel_safe=not declared)
         assert own.runs_in_parallel is not declared
+
+
+@pytest.mark.parametrize("hints", [{"read_only": True}, {"read_only": False}, {"idempotent": True}])
+async def test_a_signed_tool_says_whether_it_only_reads(
+    workspace: Workspace, hints: dict[str, bool]
+) -> None:
+    said = f"__hints__ = {hints}\n"
+    ref = workspace.python("acme/look", f"{said}def execute(params, project_path):\n    return 1")
+    async with workspace.open() as rye:
+        assert (await ToolDef.from_item(rye, ref)).read_only is hints.get("read_only", False)
+        assert (await ToolDef.from_item(rye, ref, read_only=True)).read_only

@@ -106,6 +106,7 @@ async def _item_tool(ref: ItemRef, dispatcher: Dispatcher) -> ToolDef:
         run=ItemRunner(dispatcher, ref, shape.name),
         timeout_s=ItemRunner.timeout_s,
         parallel_safe=shape.parallel_safe,
+        read_only=shape.read_only,
         capability=shape.capability,
         origin="item" if shape.server is None else "mcp",
         source=str(ref),

@@ -169,6 +169,7 @@ def artifact_reader() -> ToolDef:
         parameters=shown.parameters,
         run=_read_artifact,
         parallel_safe=True,
+        read_only=True,
         source=shown.source,
     )
 

@@ -143,6 +143,7 @@ def item_tool(action: Action, dispatcher: Dispatcher) -> ToolDef:
         parameters=_SCHEMAS[action],
         run=runs[action],
         parallel_safe=action == "fetch",
+        read_only=action == "fetch",
         timeout_s=math.inf,  # the item has its own limits
         source=f"the built-in {name}",
     )

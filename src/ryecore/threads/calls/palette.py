@@ -292,6 +292,7 @@ class PaletteBuilder:
             run=ItemRunner(self._dispatcher, ref, name),
             timeout_s=ItemRunner.timeout_s,
             parallel_safe=shape.parallel_safe,
+            read_only=shape.read_only,
             capability=shape.capability,
             origin="item" if shape.server is None else "mcp",
             source=str(ref),

@@ -8,17 +8,18 @@ Source: docs/design/threads.md#turn-loop.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ryecore.frozen import frozen
-from ryecore.llm.parts import ToolCallPart, ToolResultPart
+from ryecore.llm.parts import MediaPart, Message, TextPart, ToolCallPart, ToolResultPart
 from ryecore.llm.request import ToolSpec
 from ryecore.strict_json import read_json
 
 __all__ = [
     "WRITTEN",
     "TextCalls",
+    "as_text",
     "extract_tool_calls",
     "render_call",
     "render_results",
@@ -238,3 +239,25 @@ def _written(value: object) -> str:
     except UnicodeEncodeError:
         return json.dumps(value)
     return text
+
+
+def as_text(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Convert a conversation for a model without tools, with calls and results as text."""
+    shown: list[Message] = []
+    for message in messages:
+        if message.role == "tool":
+            results = [one for one in message.parts if isinstance(one, ToolResultPart)]
+            media = (part for one in results for part in one.content if isinstance(part, MediaPart))
+            shown.append(Message.user(render_results(results), *media))
+        elif message.tool_calls:
+            said = (one for one in message.parts if not isinstance(one, ToolCallPart))
+            # A native call isn't in the text yet.
+            calls = (
+                TextPart(f"\n{render_call(one.name, one.arguments_json)}\n")
+                for one in message.tool_calls
+                if not one.call_id.startswith(WRITTEN)
+            )
+            shown.append(Message(message.role, (*said, *calls)))
+        else:
+            shown.append(message)
+    return tuple(shown)

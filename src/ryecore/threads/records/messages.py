@@ -44,6 +44,7 @@ __all__ = [
 T = TypeVar("T")
 
 _UNKNOWN: Final = "broken off while it ran: whether it has had its effect is not known"
+_READ: Final = "broken off while it ran. It changes nothing, so it may be called again"
 _NOT_RUN: Final = "not run: the thread was broken off before this call began"
 _LEFT_OUT: Final = "(What was said before this was left out, because it was too long.)"
 _ENDS: Final = "thread_"
@@ -154,7 +155,8 @@ class Rebuilt:
 
     `turn` is the last one with an answer, and `asked_turn` the last in which a model was asked; 0
     for none. Where it broke off, the effects of the calls in `unknown` are unknown, and they must
-    not be repeated automatically; those in `not_run` had not begun.
+    not be repeated automatically; those in `not_run` had no effect: they had not begun, or their
+    tools are read-only.
     """
 
     messages: list[Message]
@@ -173,10 +175,10 @@ class Rebuilt:
 def rebuild(records: Iterable[Record]) -> Rebuilt:
     """Rebuild the conversation from records.
 
-    A call without a result is answered as `unknown` if it had begun, else as not run; streamed text
-    without a whole answer isn't used.
+    A call without a result is answered as `unknown` if it had begun and isn't read-only, else as
+    not run; streamed text without a whole answer isn't used.
 
-    Source: decision 47.
+    Source: decision 47; ADR 054.
     """
     made = _Conversation()
     for record in records:
@@ -204,6 +206,7 @@ class _Conversation:
     status: str | None = None
     calls: tuple[ToolCallPart, ...] = ()
     begun: dict[str, int] = field(factory=dict)
+    read_only: set[str] = field(factory=set)
     results: dict[str, list[ToolResultPart]] = field(factory=dict)
 
     def add(self, record: Record) -> None:
@@ -221,6 +224,8 @@ class _Conversation:
             case "tool_call_start":
                 call_id = payload.get("call_id", "")
                 self.begun[call_id] = self.begun.get(call_id, 0) + 1
+                if payload.get("read_only") is True:
+                    self.read_only.add(call_id)
             case "tool_call_result":
                 self._add_result(read_payload(payload, ToolCallResult))
             case "conversation_compacted":
@@ -270,6 +275,7 @@ class _Conversation:
             self.messages.append(Message("tool", tuple(map(self._outcome, self.calls))))
         self.calls = ()
         self.begun.clear()
+        self.read_only.clear()
         self.results.clear()
 
     def _outcome(self, call: ToolCallPart) -> ToolResultPart:
@@ -279,11 +285,15 @@ class _Conversation:
         came = self.results.get(call.call_id)
         if came:
             return came.pop(0)
-        if begun > 0:
-            self.unknown.append(call.call_id)
-        else:
+        if begun <= 0:
             self.not_run.append(call.call_id)
-        text = _UNKNOWN if begun > 0 else _NOT_RUN
+            text = _NOT_RUN
+        elif call.call_id in self.read_only:
+            self.not_run.append(call.call_id)
+            text = _READ
+        else:
+            self.unknown.append(call.call_id)
+            text = _UNKNOWN
         return ToolResultPart(call.call_id, call.name, (TextPart(text),), is_error=True)
 
 
