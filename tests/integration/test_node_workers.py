@@ -13,6 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from ryecore.errors import RemoteError
 from ryecore.items.refs import ItemRef
 from ryecore.node.callers import METRICS_SCOPE
 from ryecore.policy import CallContext
@@ -270,3 +271,17 @@ async def test_a_caller_follows_to_the_end_a_run_whose_node_was_killed_meanwhile
     assert await rows_of(state, "queue, status") == [("default", "completed")]
     events = events_of(folder)
     assert len(events) == len(set(events)) > 5  # the node has logged none of them twice
+
+
+async def test_secrets_that_travel_are_refused_with_what_to_do_instead(
+    workspace: Workspace, node: ServedNode
+) -> None:
+    connect(workspace, node, secrets="[HF_TOKEN]")
+    workspace.environ["HF_TOKEN"] = "hf_0123456789abcdefghij"
+    ref = workspace.shell("acme/asks", "true", env_config={"env": {"HF_TOKEN": "${HF_TOKEN}"}})
+    async with workspace.open() as rye:
+        with anyio.fail_after(30), pytest.raises(RemoteError, match="can't open secrets") as told:
+            await rye.execute(ref, target="remote:gpu")
+    for words in ("`secrets`", "a file", "a node without workers"):
+        assert words in told.value.next_step
+    assert "hf_0" not in str(told.value)

@@ -44,7 +44,11 @@ __all__ = ["HandingOver"]
 _log: Final = logging.getLogger("ryecore.node")
 _CHUNK_BYTES: Final = 1024 * 1024
 _RETRY_S: Final = 1.0
-_NO_SECRETS: Final = "This node hands its runs to workers, which open no envelopes."
+_NO_SECRETS: Final = "This node hands its runs to workers, which can't open secrets that travel."
+_INSTEAD: Final = (
+    "Take `secrets` out of the remote's entry in remotes.yaml, and let the tool read the secret "
+    "from a file that the operator puts on the workers' machines; or use a node without workers."
+)
 
 
 class HandingOver:
@@ -89,7 +93,7 @@ class HandingOver:
             raise refusal(
                 "invalid",
                 _NO_SECRETS,
-                next_step="Leave the remote's secrets out, or give them to the workers.",
+                next_step=_INSTEAD,
             )
 
     async def perform(self, live: LiveRun) -> Outcome:
