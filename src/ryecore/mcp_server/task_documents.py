@@ -34,6 +34,8 @@ FIRST_WITH_TASKS: Final = "2025-11-25"
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 """Where the `_meta` of a message of 2025 names the task that it belongs to."""
 
+_YOUNG_S: Final = 5.0
+_YOUNG_POLL_MS: Final = 200
 _POLL_MS: Final = 1000
 
 TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
@@ -52,6 +54,7 @@ class TaskState:
         requests: What its client has to respond to, by key; only with `input_required`.
         result: The result of its tool; only with `completed`.
         error: Why there is no result; only with `failed` and `cancelled`.
+        age_s: The seconds since it was created.
     """
 
     task_id: str
@@ -62,6 +65,12 @@ class TaskState:
     requests: Mapping[str, ClientRequest] = field(factory=dict)
     result: CallToolResult | None = None
     error: ErrorData | None = None
+    age_s: float = 0.0
+
+    @property
+    def poll_ms(self) -> int:
+        """In how many milliseconds it should be asked for again; a young one sooner."""
+        return _YOUNG_POLL_MS if self.age_s < _YOUNG_S else _POLL_MS
 
     @property
     def has_ended(self) -> bool:
@@ -92,7 +101,7 @@ def legacy_document(task: TaskState) -> dict[str, Any]:
         **_head(task),
         "status": legacy_status(task),
         "ttl": None,
-        "pollInterval": _POLL_MS,
+        "pollInterval": task.poll_ms,
     }
 
 
@@ -103,7 +112,7 @@ def legacy_status(task: TaskState) -> TaskStatus:
 
 
 def _modern(task: TaskState) -> dict[str, Any]:
-    return {**_head(task), "status": task.status, "ttlMs": None, "pollIntervalMs": _POLL_MS}
+    return {**_head(task), "status": task.status, "ttlMs": None, "pollIntervalMs": task.poll_ms}
 
 
 def _head(task: TaskState) -> dict[str, Any]:

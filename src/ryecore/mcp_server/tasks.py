@@ -11,6 +11,7 @@ import hmac
 import json
 import secrets
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from attrs import evolve
@@ -305,7 +306,10 @@ class Tasks:
         record, live = report.record, self._live.get(report.thread_id)
         requests = {} if live is None else live.questions.waiting()
         status: TaskStatus = "input_required" if requests else "working"
-        state = TaskState(task_id, status, first.created_at, record.updated_at)
+        age = datetime.now(UTC) - datetime.fromisoformat(first.created_at)
+        state = TaskState(
+            task_id, status, first.created_at, record.updated_at, age_s=age.total_seconds()
+        )
         if not record.ended:
             return evolve(state, requests=requests, message="" if live is None else live.message)
         why = report.error or record.status
