@@ -244,6 +244,56 @@ def test_a_server_of_2026_asks_by_its_result_and_gets_its_state_back(workspace: 
     assert (given["action"], given["content"]) == ("accept", {"sure": True})
 
 
+@pytest.mark.parametrize(("broken", "succeeds"), [(3, True), (9, False)])
+def test_a_task_of_2026_is_asked_once_and_survives_a_busy_gateway(
+    workspace: Workspace, broken: int, succeeds: bool
+) -> None:
+    asked = {"method": "elicitation/create", "params": {
+        "mode": "form", "message": "Sure?", "requestedSchema": {"type": "object", "properties": {
+            "sure": {"type": "boolean"}}}}}  # fmt: skip
+    task = {"taskId": "t 1", "createdAt": "2026-07-28T10:30:00Z", "ttlMs": None,
+            "lastUpdatedAt": "2026-07-28T10:30:00Z", "pollIntervalMs": 50}  # fmt: skip
+    asking = {**task, "resultType": "complete", "status": "input_required",
+              "inputRequests": {"sure": asked}}  # fmt: skip
+    done = {**task, "resultType": "complete", "status": "completed",
+            "result": {"content": [{"type": "text", "text": "over"}]}}  # fmt: skip
+    polled: list[object] = [asking, asking, *[None] * broken, done]
+
+    def answer(method: str, message: dict[str, Any]) -> Any:
+        match method:
+            case "server/discover":
+                return MODERN | DISCOVERED
+            case "tools/list":
+                return MODERN | {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+            case "tools/call":
+                return {**task, "resultType": "task", "status": "working"}
+            case "tasks/get":
+                return polled.pop(0)
+        return {"resultType": "complete"}
+
+    host = Host(action="accept", content={"sure": True})
+    with http_server(answer) as server, workspace.sync(ask=host) as rye:
+        workspace.yaml(
+            "mcp/servers/test", executor_id=None, tool_type="mcp_server", may_ask=["elicit"],
+            config={"transport": "http", "url": server.url},
+        )  # fmt: skip
+        declared = {"name": "echo", "inputSchema": {"type": "object"}}
+        ref = mcp_tool(workspace, "echo", runtime=HTTP, declared=declared)
+        ended = rye.execute(ref)
+    assert ended.success is succeeds, ended.error
+    assert len(host.questions) == 1
+    about = [(method, headers, message["params"]) for method, headers, message in server.seen
+             if method.startswith("tasks/")]  # fmt: skip
+    assert {params["taskId"] for _, _, params in about} == {"t 1"}
+    assert {headers["mcp-name"] for _, headers, _ in about} == {"t 1"}
+    (update,) = [params for method, _, params in about if method == "tasks/update"]
+    assert update["inputResponses"]["sure"]["content"] == {"sure": True}
+    assert ("tasks/cancel" in [method for method, _, _ in about]) is not succeeds
+    (call,) = [message for method, _, message in server.seen if method == "tools/call"]
+    offered = call["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+    assert "io.modelcontextprotocol/tasks" in offered["extensions"]
+
+
 @pytest.mark.parametrize(
     ("schema", "content", "filled"),
     [

@@ -120,14 +120,16 @@ async def test_a_call_that_is_cancelled_cancels_its_task(
 
 
 async def test_a_task_that_takes_too_long_is_cancelled(workspace: Workspace) -> None:
-    fifo = waiting(workspace)
+    workspace.shell("a/waits", "exec sleep 1000", task_support="optional")
     with serving(workspace, "http"):
         async with workspace.open() as rye:
             ref = await pinned(rye, "a__waits", "http")
-            async with anyio.create_task_group() as calls:
-                calls.start_soon(lambda: rye.execute(ref, timeout_s=2))
-                tool = int(await anyio.to_thread.run_sync(fifo.read_text))
-            await ended(tool)
+            done = await rye.execute(ref, timeout_s=3)
+            assert not done.success
+            for row in await rye.threads.list(all=True):  # the server's own: it serves this project
+                ended_row = await rye.threads.wait(row.thread_id, timeout_s=20)
+                assert ended_row.status == "cancelled"
+    assert not left(workspace)
 
 
 async def test_a_task_whose_tool_fails_or_dies_fails_the_call(workspace: Workspace) -> None:

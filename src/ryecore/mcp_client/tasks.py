@@ -17,6 +17,8 @@ from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
     REQUEST_TIMEOUT,
     CallToolResult,
     CreateMessageRequest,
@@ -47,6 +49,10 @@ _MOST_PAUSE_S: Final = 60.0
 _DEFAULT_PAUSE_S: Final = 1.0
 _CANCELLING_S: Final = 2.0
 _MAX_MESSAGE_CHARS: Final = 1000
+
+_MAX_FAILURES: Final = 5
+_FINAL: Final = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY})
+"""The errors that say that there is no such task, or none for this client."""
 
 _ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 _InputRequests: TypeAlias = dict[str, ElicitRequest | CreateMessageRequest | ListRootsRequest]
@@ -206,7 +212,7 @@ class TaskCalls:
     async def _follow(self, task: _Task, task_id: str) -> CallToolResult:
         answered: set[str] = set()
         told, began = "", anyio.current_time()
-        changes = 0
+        changes = failures = 0
         while not task.has_ended:
             if task.message and task.message != told:
                 told, changes = task.message, changes + 1
@@ -221,7 +227,12 @@ class TaskCalls:
                     f"the server keeps the task {task_id} for {task.ttl_s:g} s alone",
                 )
             await anyio.sleep(task.pause_s)
-            task = await self._get(task_id)
+            try:
+                task, failures = await self._get(task_id), 0
+            except MCPError as error:  # a gateway that is busy, or restarts, ends no task
+                failures += 1
+                if error.error.code in _FINAL or failures > _MAX_FAILURES:
+                    raise
         return await self._outcome(task, task_id)
 
     async def _outcome(self, task: _Task, task_id: str) -> CallToolResult:
