@@ -38,6 +38,9 @@ class EventLog:
     def __init__(self, max_events: int = _MAX_EVENTS, max_bytes: int = _MAX_BYTES) -> None:
         self._max_events, self._max_bytes = max_events, max_bytes
         self._events: OrderedDict[str, _Event] = OrderedDict()
+        self._streams: dict[tuple[object, str], OrderedDict[str, _Event]] = {}
+        """The same by the stream of their session, so that no read walks those of others."""
+
         self._bytes = 0
         self._count = 0
         self._prefix = secrets.token_hex(4)
@@ -47,14 +50,24 @@ class EventLog:
         size = 0 if message is None else len(message.model_dump_json(by_alias=True))
         self._count += 1
         event_id = f"{self._prefix}-{self._count}"
-        self._events[event_id] = _Event(session, stream_id, message, size)
+        event = _Event(session, stream_id, message, size)
+        self._events[event_id] = event
+        self._streams.setdefault((session, stream_id), OrderedDict())[event_id] = event
         self._bytes += size
         while self._events and (
             len(self._events) > self._max_events or self._bytes > self._max_bytes
         ):
-            _, oldest = self._events.popitem(last=False)
-            self._bytes -= oldest.size_bytes
+            self._forget_oldest()
         return event_id
+
+    def _forget_oldest(self) -> None:
+        _, oldest = self._events.popitem(last=False)
+        self._bytes -= oldest.size_bytes
+        key = (oldest.session, oldest.stream_id)
+        stream = self._streams[key]
+        stream.popitem(last=False)
+        if not stream:
+            del self._streams[key]
 
     def after(
         self, session: object, event_id: str
@@ -66,12 +79,13 @@ class EventLog:
         last = self._events.get(event_id)
         if last is None or last.session is not session:
             return None
-        is_later, found = False, []
-        for key, event in self._events.items():
-            is_same = event.session is session and event.stream_id == last.stream_id
-            if is_later and is_same and event.message is not None:
+        found: list[tuple[str, JSONRPCMessage]] = []
+        for key, event in reversed(self._streams[session, last.stream_id].items()):
+            if key == event_id:
+                break
+            if event.message is not None:
                 found.append((key, event.message))
-            is_later = is_later or key == event_id
+        found.reverse()
         return last.stream_id, found
 
 

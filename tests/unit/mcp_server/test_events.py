@@ -1,5 +1,6 @@
 """The messages that a client may ask for again."""
 
+import time
 from typing import Any
 
 import pytest
@@ -46,3 +47,21 @@ async def test_the_oldest_are_forgotten_by_number_and_by_size() -> None:
     first = await store.store_event("1", message(1))
     await store.store_event("1", message(2, "x" * 2000))
     assert await replayed(store, first) == (None, [])
+
+
+def test_a_read_takes_no_longer_for_what_other_sessions_have() -> None:
+    def reads_s(others: int) -> float:
+        log, own = EventLog(), object()
+        last = log.add(own, "s", None)
+        log.add(own, "s", message(1))
+        for number in range(others):
+            log.add(object(), str(number), message(2))
+        began = time.perf_counter()
+        for _ in range(100):
+            found = log.after(own, last)
+            assert found is not None
+            assert len(found[1]) == 1
+        return time.perf_counter() - began
+
+    # With 9,000 others, a walk over all of them takes some hundred times as long.
+    assert min(reads_s(9_000) for _ in range(3)) < 20 * min(reads_s(0) for _ in range(3))
