@@ -148,6 +148,26 @@ async def test_a_thread_takes_few_transactions(
     assert least <= 6
 
 
+async def test_whoever_gets_a_thread_or_runs_for_it_finds_its_file_and_log(
+    planned: PlannedWorkspace, state: str, other: Any
+) -> None:
+    planned.write("short", ["mark", {"text": "once"}])
+    action = {"primary": "execute", "item_type": "directive", "item_id": "acme/short", "params": {}}
+    hook = {"id": "first", "event": "thread_started", "action": action}
+    planned.workspace.write("config/agent/hooks.yaml", json.dumps({"hooks": [hook]}))
+    planned.write("above", ["mark", {"text": "twice"}])
+    async with planned.open(state=state) as opened:
+        thread = await opened.start("directive:acme/above")
+        for table in ("logs", "records", "thread_files"):
+            query = f"SELECT count(*) FROM {table} WHERE thread_id = %s"
+            assert other.execute(query, (thread.thread_id,)).fetchone() == (1,)
+        assert (await thread.result()).success
+        done = await opened.execute("directive:acme/above", thread="fork")
+    below = "SELECT status FROM threads WHERE parent_id = %s"  # it has read the file of that one
+    for thread_id in (thread.thread_id, done.to_dict()["thread_id"]):
+        assert other.execute(below, (thread_id,)).fetchall() == [("completed",)]
+
+
 async def test_a_detached_thread_keeps_its_state_there(
     planned: PlannedWorkspace, state: str
 ) -> None:

@@ -230,9 +230,7 @@ async def start_run(
             next_step="Write `async with Rye.open(...) as rye:`.",
         )
     host.supervisor.start(host.tasks)
-    await life.begin()
-    if life.recorder is not None:
-        await life.recorder.flush()  # who gets the handle finds the run's file and log
+    await life.begin(is_shown=True)
     started = handle(life)
     if life.execution is not None:
         life.execution.moves()

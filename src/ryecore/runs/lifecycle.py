@@ -68,8 +68,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         self._ctx = evolve(ctx, report_sink=RunReports(ctx.report_sink, lambda: self.recorder))
         self.execution = ctx.execution
         self._started = time.monotonic()
-        self._seen: tuple[Account, Unwritten] | None = None
-        """Its account, once no child runs, and what it had to settle then."""
+        self._seen: tuple[Account, Unwritten] | None = None  # once no child runs, before the end
         self._has_lost_lease = False
         self._parent: RunBounds | None = None
         self._fence = request.registered.fence if request.registered else None
@@ -176,10 +175,11 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
     # Begin
 
-    async def begin(self) -> None:
+    async def begin(self, *, is_shown: bool = False) -> None:
         """Register and plan the run, and open its account, file and log.
 
-        A run that can't begin has ended as an error, if it was registered by then.
+        A run that can't begin has ended as an error, if it was registered by then. With
+        `is_shown`, its file and log are written by the time this returns.
         """
         host, request, account = self._host, self._request, self._ctx.budget_account
         store = self._store = await host.open_store()
@@ -206,6 +206,8 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
                 await self.execution.begins(self.run_id)
             pass_on_requests(record, self)  # a request that comes later wakes the supervisor
             await self._open_log(record)
+            if is_shown and self.recorder is not None:
+                await self.recorder.flush()
             await store.synced()
             host.running[self.run_id] = self
         except BaseException as error:
@@ -377,9 +379,8 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         ending = await self._conclude(ending)
         log, unwritten = self.recorder, self._unwritten()
         cost = unwritten.cost
-        if self._seen is not None and self._seen[1] == unwritten:
-            account = self._seen[0]
-        else:  # something was charged to it since
+        account, known = self._seen or (None, None)
+        if account is None or known != unwritten:  # something was charged since
             account = await store.ledger.account(run_id)
         total, unwritten = unwritten.total(account), evolve(unwritten, own=account.own)
         result = self._make_result(ending, cost, total)
@@ -388,9 +389,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             raise RuntimeError("A run that ends has a log.")
         await log.write_ahead(closes=True)  # the row names its checkpoint
         file = self._ended_file(ending, cost)
-        with suppress(
-            StateError, LinkLeavesSpace
-        ):  # a full disk must not cost the caller the result
+        with suppress(StateError, LinkLeavesSpace):  # a full disk must not cost the result
             await self._leave_files(file)
         # Settles, releases the account, and sets status, result and head, in one transaction.
         await store.settle(

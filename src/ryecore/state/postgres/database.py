@@ -344,7 +344,7 @@ class PostgresDatabase:
         try:
             yield session
         finally:
-            status = session.connection.info.transaction_status
+            status = session.connection.pgconn.transaction_status
             if self._is_closed or status != psycopg.pq.TransactionStatus.IDLE:
                 session.connection.close()
             else:
