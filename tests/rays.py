@@ -37,12 +37,17 @@ ROOT_FILE = "RYE_TESTS_RAY_ROOT"
 FACTORY = "tests.rays:deps"
 STORE_BYTES = 80 * 2**20
 SYSTEM = {
-    # A node that dies is noticed within seconds, which takes half a minute by default.
-    "health_check_initial_delay_ms": 0,
-    "health_check_period_ms": 500,
-    "health_check_timeout_ms": 1000,
-    "health_check_failure_threshold": 2,
+    "memory_monitor_refresh_ms": 0,  # it would end workers for what other programs take
 }
+if IS_SOAK:
+    # A node that dies is noticed within seconds, which takes half a minute by default. Else no
+    # node dies, and one that a busy machine holds up for two seconds would be taken for dead.
+    SYSTEM |= {
+        "health_check_initial_delay_ms": 0,
+        "health_check_period_ms": 500,
+        "health_check_timeout_ms": 1000,
+        "health_check_failure_threshold": 2,
+    }
 
 
 class ServedRay:

@@ -107,7 +107,7 @@ def test_a_tool_in_the_background_runs_there_and_its_output_is_in_the_log(
         started = rye.execute(ref, target="remote:gpu", async_=True).to_dict()
         report = rye.threads.wait(str(started["thread_id"]))
 
-    assert (report.status, report.error) == ("completed", None)
+    assert (report.status, report.error) == ("completed", None), report.error
     assert report.result["data"]["pid"] != started["pid"]  # another process is its parent
     log = workspace.project / f".ai/state/threads/{started['thread_id']}"
     assert any('"pid"' in path.read_text() for path in log.iterdir() if path.suffix == ".log")
