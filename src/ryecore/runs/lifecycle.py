@@ -65,7 +65,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     def __init__(self, host: RunHost, request: RunRequest, ctx: CallContext) -> None:
         self._host = host
         self._request = request
-        self._ctx = evolve(ctx, report_sink=RunReports(ctx.report_sink, lambda: self.recorder))
+        self._ctx = evolve(ctx, report_sink=RunReports(ctx.report_sink, self))
         self.execution = ctx.execution
         self._started = time.monotonic()
         self._seen: tuple[Account, Unwritten] | None = None  # once no child runs, before the end

@@ -1,11 +1,21 @@
 """What the tools of a run report, on its way to the run's listeners and to its caller."""
 
-from collections.abc import Callable
+from typing import Protocol
+from weakref import ref
 
 from ryecore.policy.reports import ReportSink, ToolReport
 from ryecore.state.events import Recorder
 
 __all__ = ["RunReports"]
+
+
+class Recorded(Protocol):
+    """A run with a log."""
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """The run's log; None until it is opened."""
+        ...
 
 
 class RunReports:
@@ -16,17 +26,18 @@ class RunReports:
 
     Args:
         caller: The sink of the run's caller, which may be that of the run above.
-        recorder: Returns the run's recorder; None until its log is opened.
+        run: The run. It holds this sink, which so holds it weakly: what has ended is freed at once.
     """
 
-    def __init__(self, caller: ReportSink | None, recorder: Callable[[], Recorder | None]) -> None:
+    def __init__(self, caller: ReportSink | None, run: Recorded) -> None:
         host = caller._host if isinstance(caller, RunReports) else caller
         self._host: ReportSink | None = host
-        self._recorder = recorder
+        self._run = ref(run)
 
     def __call__(self, report: ToolReport) -> None:
         """Pass a report on."""
-        recorder = self._recorder()
+        run = self._run()
+        recorder = None if run is None else run.recorder
         if recorder is not None:
             recorder.report(report)
         if self._host is not None:
