@@ -273,6 +273,40 @@ async def test_a_caller_follows_to_the_end_a_run_whose_node_was_killed_meanwhile
     assert len(events) == len(set(events)) > 5  # the node has logged none of them twice
 
 
+async def test_a_node_removes_what_travelled_for_its_callers_and_keeps_what_a_run_needs(
+    planned: PlannedWorkspace, start_worker: StartWorker, state: str
+) -> None:
+    settings = f"port: {free_port()}\n"
+    folder, options = planned.root / "node", ("--state", state)
+    address, _, schema = state.rpartition("&schema=")
+    with psycopg.connect(address, options=f"-c search_path={schema}", autocommit=True) as server:
+
+        def snapshots() -> set[str]:
+            query = "SELECT sha256 FROM objects WHERE space LIKE 'travelling/%/lists'"
+            return {name for (name,) in server.execute(query)}
+
+        start_worker()
+        async with planned.workspace.open() as rye:
+            with served_node(folder, *options, environ=planned.environ, settings=settings) as node:
+                connect(planned.workspace, node)
+                short = planned.write("short", ["mark", {"text": "short"}])
+                with anyio.fail_after(30):
+                    assert (await rye.execute(short, thread="fork", target="remote:gpu")).success
+                    [used] = snapshots()
+                    planned.write("another")
+                    thread = await rye.start("directive:acme/work", target="remote:gpu")
+                    await planned.begun("work")
+            assert len(snapshots()) == 2
+            server.execute("UPDATE objects SET stored_at = stored_at - interval '40 days'")
+            with served_node(folder, *options, environ=planned.environ, settings=settings):
+                with anyio.fail_after(30):
+                    while used in snapshots():  # at its start a node removes what is unused
+                        await anyio.sleep(0.05)
+                    assert len(snapshots()) == 1
+                    planned.allow("work")
+                    assert (await thread.result()).success
+
+
 async def test_secrets_that_travel_are_refused_with_what_to_do_instead(
     workspace: Workspace, node: ServedNode
 ) -> None:

@@ -282,6 +282,27 @@ async def test_pruning_removes_what_travelled_and_keeps_what_a_waiting_run_needs
     assert (made / "data/words.txt").read_text() == "waits for a worker"
 
 
+async def test_automatic_pruning_removes_what_travelled(
+    planned: PlannedWorkspace, state: str
+) -> None:
+    queue = {"queue": state, "travels": True}
+    planned.workspace.write(
+        "config/remotes/remotes.yaml", json.dumps({"remotes": {"queue": queue}})
+    )
+    planned.workspace.write("config/agent/retention.yaml", "threads: {older_than: 30d}\n")
+    address, _, schema = state.rpartition("&schema=")
+    with psycopg.connect(address, options=f"-c search_path={schema}", autocommit=True) as server:
+        count = "SELECT count(*) FROM objects WHERE space LIKE 'travelling%'"
+        async with planned.open(state=state) as rye:
+            stopped = await rye.start("directive:acme/short", target="remote:queue")
+            await stopped.cancel()
+            await stopped.result()
+            assert server.execute(count).fetchall() != [(0,)]
+            server.execute("UPDATE objects SET stored_at = stored_at - interval '40 days'")
+            assert (await rye.execute("directive:acme/short", thread="fork")).success
+        assert server.execute(count).fetchall() == [(0,)]
+
+
 async def test_a_run_whose_project_cannot_be_had_ends_with_the_reason(
     planned: PlannedWorkspace, state: str, workers: Workers, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ import anyio
 
 from ryecore.display.sanitize import RyeWarning, warn
 from ryecore.display.text import Rendered, StyledText, byte_size, counted
-from ryecore.errors import ConfigError, RyeError, StateError, StateUnreachable
+from ryecore.errors import ConfigError, RyeError
 from ryecore.frozen import frozen
 from ryecore.state.pruning import Retention, resolve_retention
 from ryecore.state.waiting import run_in_thread
@@ -130,19 +130,15 @@ async def _prune_travelled(store: "ThreadStore", retention: Retention) -> int:
     if store.queue is None:
         return 0
     from ryecore.remote.travelling import prune_snapshots  # noqa: PLC0415 - on a server alone
-    from ryecore.runs.queued_run import QueuedRun  # noqa: PLC0415
+    from ryecore.runs.queued_run import needed_snapshots  # noqa: PLC0415
 
     try:
         objects = await run_in_thread(store.travelling)
     except ConfigError:  # they are in the project's folder, so that none travels
         return 0
-    try:
-        runs = [QueuedRun.from_text(one.body) for one in await store.queue.active()]
-    except StateUnreachable:
-        raise
-    except StateError:  # one is of another version, and what it needs isn't known
+    kept = await needed_snapshots(store.queue)
+    if kept is None:
         return 0
-    kept = {one.snapshot for one in runs if one.snapshot is not None}
     age_s = max(retention.older_than_s, _LEAST_TRAVELLED_S)
     prune = partial(prune_snapshots, objects, used_before_s=time.time() - age_s, kept=kept)
     return sum(one.size_bytes for one in await run_in_thread(prune))
@@ -178,8 +174,13 @@ class AutomaticPruning:
                 if retention is None:
                     return
                 store = await run_in_thread(self._open_store)
-                if store is not None and not await store.pruning.prune_daily(retention):
+                if store is None:
+                    return
+                is_due = await run_in_thread(store.pruning.is_due)
+                if not await store.pruning.prune_daily(retention):
                     self._look_at = 0.0  # the next run's end continues
+                elif is_due:
+                    await _prune_travelled(store, retention)
         except RyeError as error:
             with suppress(RyeWarning):  # under `python -W error` too, the run has its result
                 warn(f"Ended threads could not be pruned: {error}")

@@ -33,6 +33,7 @@ from ryecore.node.told_outcomes import read_outcome
 from ryecore.policy import CallContext
 from ryecore.remote.protocol.error_documents import write_error
 from ryecore.remote.protocol.models import ExecuteBody
+from ryecore.remote.travelling import put_list
 from ryecore.runs.queued_run import QueuedSpace
 from ryecore.runs.request import RunRequest
 from ryecore.rye import Rye
@@ -216,6 +217,7 @@ def _store_snapshot(content: CallerContent, snapshot_id: str, objects: ObjectSto
     snapshot = content.snapshot(snapshot_id)
     if snapshot is None:
         raise snapshot_missing()
+    put_list(objects, snapshot)
     for digest in objects.missing({one.sha256 for one in snapshot.files}):
         with content.open(digest) as file:
             objects.put(iter(partial(file.read, _CHUNK_BYTES), b""), sha256=digest)

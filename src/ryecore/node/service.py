@@ -188,7 +188,9 @@ async def open_node(
             await tasks.open()
             try:
                 await runs.begin()
-                tasks.start_soon(keep_up, database, content, callers, settings.unused_days)
+                remove_handed = None if shared is None else shared.cluster.handed.prune
+                unused_days = settings.unused_days
+                tasks.start_soon(keep_up, database, content, callers, unused_days, remove_handed)
                 tasks.start_soon(_extend_log, database)
                 yield service
             finally:

@@ -6,13 +6,13 @@ Source: decision 75.
 import logging
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 
-from ryecore.errors import StateError
+from ryecore.errors import RyeError, StateError
 from ryecore.node.callers import Callers
 from ryecore.node.content import NodeContent
 from ryecore.node.files import remove_tree
@@ -20,7 +20,7 @@ from ryecore.node.run_table import RunTable
 from ryecore.state.database import Database
 from ryecore.state.waiting import run_in_thread
 
-__all__ = ["keep_up", "remove_unused"]
+__all__ = ["RemoveHanded", "keep_up", "remove_unused"]
 
 _log: Final = logging.getLogger("ryecore.node")
 _EACH_S: Final = 3600.0
@@ -28,13 +28,28 @@ _DAY_S: Final = 86_400.0
 _FINGERPRINT: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
+RemoveHanded: TypeAlias = Callable[[str, float], Awaitable[None]]
+"""Removes what travelled to workers for a caller, by its fingerprint, and wasn't used since."""
+
+
 async def keep_up(
-    database: Database, content: NodeContent, callers: Callers, unused_days: float
+    database: Database,
+    content: NodeContent,
+    callers: Callers,
+    unused_days: float,
+    remove_handed: RemoveHanded | None = None,
 ) -> None:
     """Remove what is unused, now and each hour, until cancelled."""
     while True:
+        since_s = time.time() - unused_days * _DAY_S
         try:
-            await remove_unused(database, content, callers, time.time() - unused_days * _DAY_S)
+            if remove_handed is not None:  # first: a caller without a folder isn't listed
+                for fingerprint in await run_in_thread(_list_callers, content):
+                    await remove_handed(fingerprint, min(since_s, time.time() - _DAY_S))
+        except RyeError as error:
+            _log.error("What travelled to workers can't be removed now: %s", error)
+        try:
+            await remove_unused(database, content, callers, since_s)
         except (OSError, StateError) as error:  # a full disk, or too many open files
             _log.error("The node's upkeep failed, and is tried again later: %s", error)
         except Exception:  # of any kind: it mustn't end the node

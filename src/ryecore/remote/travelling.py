@@ -25,13 +25,24 @@ from ryecore.state.object_store import (
     prune_objects,
 )
 
-__all__ = ["make_project", "prune_snapshots", "put_project"]
+__all__ = ["make_project", "prune_snapshots", "put_list", "put_project"]
 
 _LISTS: Final = "lists"
 """The space, below that of the files, of the lists of snapshots."""
 
 _OWN: Final = (".ai/state", ".ai/cache", ".ai/config/keys/signing")
 """What no snapshot may bring: ryecore's own, and private keys."""
+
+
+def put_list(objects: ObjectStore, snapshot: Snapshot) -> None:
+    """Store the list of a snapshot, before its files.
+
+    As it is of today then, pruning keeps all files that it names from here on.
+
+    Raises:
+        StoreError: It can't be stored.
+    """
+    objects.below(_LISTS).put(snapshot.to_bytes(), sha256=snapshot.id)
 
 
 def put_project(plan: PushPlan, objects: ObjectStore) -> str:
@@ -45,15 +56,18 @@ def put_project(plan: PushPlan, objects: ObjectStore) -> str:
     """
     files = tuple(one for one in plan.snapshot.files if one.space == "project")
     snapshot = evolve(plan.snapshot, files=files)
-    # The list first: as it is of today, pruning keeps all files that it names from here on.
-    objects.below(_LISTS).put(snapshot.to_bytes(), sha256=snapshot.id)
+    put_list(objects, snapshot)
     for digest in objects.missing({one.sha256 for one in files}):
         objects.put(_chunks(plan.sources[digest]), sha256=digest)
     return snapshot.id
 
 
 def prune_snapshots(
-    objects: ObjectStore, *, used_before_s: float, kept: Collection[str]
+    objects: ObjectStore,
+    *,
+    used_before_s: float,
+    kept: Collection[str],
+    is_projects: bool = True,
 ) -> tuple[StoredObject, ...]:
     """Delete snapshots that no run was sent with for long, and files that no other one names.
 
@@ -62,6 +76,7 @@ def prune_snapshots(
         used_before_s: Those that were used last before this time go: seconds since the epoch. Leave
             a day for runs that are sent meanwhile.
         kept: Snapshots that stay in any case, such as those of runs that wait.
+        is_projects: Whether they are those of a project alone, or have user space, too.
 
     Returns:
         The deleted lists and files.
@@ -73,8 +88,8 @@ def prune_snapshots(
     named: set[str] = set()
     for one in found:
         if one not in old:
-            snapshot = _read(lists.get(one.sha256), one.sha256)
-            named.update(file.sha256 for file in snapshot.files)
+            snapshot = _read(lists.get(one.sha256), one.sha256, is_projects=is_projects)
+            named.update((one.sha256, *(file.sha256 for file in snapshot.files)))
     return (*old, *prune_objects(objects, stored_before_s=used_before_s, kept=named))
 
 
@@ -113,14 +128,14 @@ def make_project(objects: ObjectStore, snapshot_id: str, folder: Path) -> None:
             shutil.rmtree(half)
 
 
-def _read(content: bytes, snapshot_id: str) -> Snapshot:
+def _read(content: bytes, snapshot_id: str, *, is_projects: bool = True) -> Snapshot:
     try:
         snapshot = RECORDS.read(json.loads(content), Snapshot)
         why = check_snapshot(snapshot)
     except (ValueError, ConversionError):
         why, snapshot = "It isn't a list of files.", Snapshot(())
     strays = [one.path for one in snapshot.files if one.space != "project" or _is_own(one.path)]
-    if why is None and strays:
+    if why is None and is_projects and strays:
         why = f"It has {strays[0]!r}, which never travels."
     if why is not None:
         raise StoreError(

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Self
 
 from attrs import asdict, evolve, field
 
-from ryecore.errors import StateError
+from ryecore.errors import StateError, StateUnreachable
 from ryecore.frozen import frozen
 from ryecore.policy import CallContext
 from ryecore.runs.portable import (
@@ -23,8 +23,9 @@ from ryecore.runs.portable import (
     write_request,
 )
 from ryecore.runs.request import RunRequest
+from ryecore.state.run_queue import RunQueue
 
-__all__ = ["QueuedRun", "QueuedSpace"]
+__all__ = ["QueuedRun", "QueuedSpace", "needed_snapshots"]
 
 _VERSION: Final = 1
 
@@ -107,3 +108,18 @@ class QueuedRun:
             values["snapshot"],
             None if space is None else QueuedSpace(**space),
         )
+
+
+async def needed_snapshots(queue: RunQueue) -> set[str] | None:
+    """Return the snapshots of all runs that have not ended; None where one's isn't known.
+
+    Raises:
+        StateUnreachable: The state can't be reached.
+    """
+    try:
+        runs = [QueuedRun.from_text(one.body) for one in await queue.active()]
+    except StateUnreachable:
+        raise
+    except StateError:  # one is of another version, and what it needs isn't known
+        return None
+    return {one.snapshot for one in runs if one.snapshot is not None}

@@ -192,10 +192,15 @@ class ThreadPruning:
         """
         return await run_in_thread(self._prune_daily, retention)
 
-    def _prune_daily(self, retention: Retention) -> bool:
+    def is_due(self) -> bool:
+        """Return whether `prune_daily` has something to do: it didn't end within a day."""
         with suppress(OSError):
-            if 0 <= time.time() - self._mark.stat().st_mtime < _EVERY_S:
-                return True
+            return not 0 <= time.time() - self._mark.stat().st_mtime < _EVERY_S
+        return True
+
+    def _prune_daily(self, retention: Retention) -> bool:
+        if not self.is_due():
+            return True
         self._finish()
         families = self._plan(retention, measures=False).families
         began = time.monotonic()

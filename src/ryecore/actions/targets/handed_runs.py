@@ -4,6 +4,7 @@ Source: docs/design/queues.md#runs-of-a-node.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -12,9 +13,10 @@ from ryecore.actions.targets.queue_runs import queue_of
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.policy import CallContext
 from ryecore.policy.budget import Amount
+from ryecore.remote.travelling import prune_snapshots
 from ryecore.runs.handle import RunHandle
 from ryecore.runs.host import RunHost
-from ryecore.runs.queued_run import QueuedRun, QueuedSpace
+from ryecore.runs.queued_run import QueuedRun, QueuedSpace, needed_snapshots
 from ryecore.runs.request import RunRequest
 from ryecore.state.model import ThreadRecord
 from ryecore.state.object_store import ObjectStore
@@ -107,6 +109,25 @@ class HandedRuns:
         """
         objects = await self.objects(run_id)
         await run_in_thread(lambda: objects.delete([one.sha256 for one in objects.list()]))
+
+    async def prune(self, caller: str, used_before_s: float) -> None:
+        """Remove what travelled for a node's caller and wasn't used since; not what a run needs.
+
+        Args:
+            caller: The fingerprint of the caller's key.
+            used_before_s: The time of the last use: seconds since the epoch, at least a day ago.
+
+        Raises:
+            StateError: The state can't be reached.
+            ConfigError: The objects are in the project's folder.
+        """
+        store = await self._host().open_store()
+        kept = await needed_snapshots(queue_of(store.queue))
+        if kept is None:
+            return
+        objects = await self.snapshots(caller)
+        prune = partial(prune_snapshots, used_before_s=used_before_s, kept=kept, is_projects=False)
+        await run_in_thread(prune, objects)
 
     # The worker's end
 
