@@ -63,6 +63,19 @@ async def test_a_caller_waits_for_no_run_that_it_began_in_the_same_second(
     shared.close()
 
 
+async def test_the_first_runs_of_a_caller_at_once_connect_to_dbos_once(
+    planned: PlannedWorkspace, state: str
+) -> None:
+    address = state.partition("&schema=")[0]
+    of_callers = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'dbos%client'"
+    async with planned.open(state=state) as rye:
+        async with anyio.create_task_group() as group:
+            for _ in range(24):
+                group.start_soon(partial(rye.start, "directive:acme/short", target="remote:queue"))
+        with psycopg.connect(address) as server:
+            assert server.execute(of_callers).fetchone()[0] <= 1
+
+
 def test_states_with_long_names_of_schemas_do_not_share_queues() -> None:
     dbos_queue = pytest.importorskip("ryecore.remote.dbos_queue")
     names = ["shop", "t" * 58, *("t" * 62 + end for end in "ab")]

@@ -9,6 +9,7 @@ Source: docs/design/queues.md; ADR 041.
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
@@ -90,6 +91,7 @@ class QueuedRuns:
         self._remotes = remotes
         self._state = state
         self._client: QueueClient | None = None
+        self._connecting = Lock()
 
     async def enqueue(self, request: RunRequest, ctx: CallContext) -> str:
         """Put a run into the queue of the request's target, and return its id.
@@ -120,9 +122,8 @@ class QueuedRuns:
             client = await run_in_thread(self._sender, remote, state)
         # No worker may run what the audit log has no line of, so it has to come in between.
         is_recorded = ctx.execution is not None and ctx.execution.is_recorded
-        entry_of = None
-        if self._client is not None and client is self._client and not is_recorded:
-            entry_of = self._client.entry
+        in_queue = self._client if remote.kind == "queue" and not is_recorded else None
+        entry_of = None if in_queue is None else in_queue.entry
         if request.start_key is not None:
             await store.registry.check_start(request.start_key, ctx.budget_account)
         refuse_unproved_parent(self._host.environ, ctx.budget_account)
@@ -236,13 +237,14 @@ class QueuedRuns:
         return cluster
 
     def _connect(self, state: PostgresAddress) -> "QueueClient":
-        if self._client is None:
-            try:
-                from ryecore.remote.dbos_queue import QueueClient  # noqa: PLC0415 - an extra
-            except ModuleNotFoundError as problem:
-                raise missing_dbos(problem) from None
-            self._client = QueueClient(state)
-        return self._client
+        with self._connecting:  # many first runs at once make one client
+            if self._client is None:
+                try:
+                    from ryecore.remote.dbos_queue import QueueClient  # noqa: PLC0415 - an extra
+                except ModuleNotFoundError as problem:
+                    raise missing_dbos(problem) from None
+                self._client = QueueClient(state)
+            return self._client
 
     def bounds(self) -> "Mapping[str, QueueBounds]":
         """Return the bounds of the queues of this Rye's state.
