@@ -1,4 +1,4 @@
-"""What came of a signed tool, as the result of its MCP tool."""
+"""The result of a signed tool as an MCP result, checked against its output schema."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ async def tool_result(
     protocol_version: str,
     both: bool,
 ) -> CallToolResult:
-    """Return what a tool returned as a result, or the error that it doesn't fit its schema.
+    """Convert what a tool returned; the result is an error where it doesn't fit its schema.
 
     Args:
         ref: The tool.

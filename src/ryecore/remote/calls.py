@@ -151,22 +151,23 @@ class _Call:
         caller = ToolCaller(self._ref.id, self._ctx)
         if not caller.wants_reports:
             return await self._reported()
+        found: RunState | None = None
         failed: Exception | None = None
         ended, passed_on = anyio.Event(), anyio.Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._pass_on, caller, ended, passed_on)
             try:
                 found = await self._reported()
-                ended.set()
-                if found is not None:
-                    with anyio.move_on_after(_LAST_REPORTS_S):
-                        await passed_on.wait()
-                return found
             except Exception as error:  # which the group would wrap
                 failed = error
-            finally:
-                tasks.cancel_scope.cancel()
-        raise failed or AssertionError("the task group is left by the return above")
+            ended.set()
+            if found is not None:
+                with anyio.move_on_after(_LAST_REPORTS_S):
+                    await passed_on.wait()
+            tasks.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
+        return found
 
     async def _pass_on(
         self, caller: ToolCaller, ended: anyio.Event, passed_on: anyio.Event

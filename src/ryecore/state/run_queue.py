@@ -83,7 +83,7 @@ class QueueLoad:
 
 
 QueueEntry: TypeAlias = tuple[str, Sequence[object]]
-"""A statement, with its values, of what keeps the order of queues: DBOS."""
+"""An SQL statement that puts a run into a queue of DBOS, and its values."""
 
 
 class RunQueue(Protocol):
@@ -97,8 +97,8 @@ class RunQueue(Protocol):
         Args:
             thread_id: The run.
             request: Its request.
-            entry: What gives it its place in a queue, in the same transaction; None where that is
-                done later.
+            entry: The statement that puts the run into its queue, in the same transaction; None
+                where that is done later.
         """
         ...
 

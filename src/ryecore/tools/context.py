@@ -133,7 +133,7 @@ class ToolContext(Generic[DepsT_co]):
         media: The store of media from tools.
         present: Decides how much of a result the model sees; by default the registry's limits.
         recorded: Awaited before a tool runs, so that the record of its call is stored first.
-        recorded_soon: Awaited in place of it before a read-only tool runs that nobody approves.
+        recorded_soon: Awaited in its place before a read-only tool that needs no approval runs.
         deps: What the host gives to its tools, such as a database; None if it gives nothing.
         agent_deps: The `AgentRunnerDeps` of the agent whose call it is, for agents that its tool
             calls; None outside of an agent.
