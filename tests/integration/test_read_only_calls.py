@@ -51,6 +51,7 @@ def _life(root: Path, state: str, killer: Killer) -> int:
         return process.wait()
 
 
+@pytest.mark.timeout(1200)
 async def test_whenever_its_process_is_killed_no_effect_is_lost_or_doubled(
     tmp_path: Path, postgres_address: str, killer: Killer, state: str
 ) -> None:

@@ -385,3 +385,23 @@ async def test_streamed_text_is_followed_elsewhere_before_the_turn_ends(
     assert (await reading.records.verify("a", (head.offset, head.digest), ended=True)).ok
     writing.close()
     reading.close()
+
+
+async def test_records_that_go_ahead_of_rows_are_not_written_before_them_for_a_second(
+    workspace: Workspace, state: str, other: Any
+) -> None:
+    store = store_of(workspace, state)
+    logs = [await store.records.create(name) for name in "ab"]
+    for log in logs:
+        log.append("step", {})
+        await log.write_soon()
+        if log is logs[0]:
+            await log.write_ahead()
+    with anyio.fail_after(20):
+        while other.execute("SELECT count(*) FROM records").fetchone() != (2,):
+            await anyio.sleep(0.01)
+    written = other.execute("SELECT thread_id FROM records ORDER BY CAST(xmin AS text)::bigint")
+    assert written.fetchall() == [("b",), ("a",)]
+    for log in logs:
+        await log.close()
+    store.close()

@@ -99,7 +99,8 @@ class RecordLog(Protocol):
     async def write_soon(self) -> None:
         """Write the buffered records, in order, with the next write, or within a tenth of a second.
 
-        It is for records that no effect follows, such as those that the next ones follow at once.
+        Those that `write_ahead` takes next may wait a second for their rows. It is for records that
+        no effect follows, such as those that the next ones follow at once.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 A write is one statement, of its own, or together with rows of the registry or the ledger that
 depend on it: then all of that is one transaction. What can wait a little is written with the next
-statement, or by a thread of this process after 50 ms.
+statement, or by a thread of this process after 50 ms; where it goes ahead of rows, after a second.
 
 Source: docs/design/threads.md#storage; decisions 38, 47 and 77; ADR 042.
 """
@@ -34,6 +34,9 @@ T = TypeVar("T")
 
 _IDLE_S: Final = 1.0
 _SOON_S: Final = 0.05
+_AHEAD_S: Final = 1.0
+"""How long lines that go ahead of rows wait for these, before they are written by themselves."""
+
 
 _APPEND: Final = "append_records(?, ?, ?, ?, ?, ?, ?)"
 _OPEN: Final = "open_log(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -133,6 +136,8 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
         self._is_released = False
         self._is_streaming = False
         self._is_due = False
+        self._due_s: float | None = None
+        """When lines that wait are to be written; None for those that were written since."""
 
     @override
     def append_delta(self, text: str, /) -> None:
@@ -148,9 +153,21 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
             self._flush()
 
     def _write_late(self) -> None:
-        self._is_due = False
+        self._is_due = False  # from here on, who has more to write sees to it
+        due_s = self._due_s
+        if due_s is None and not self._lines:
+            return
+        wait_s = 0.0 if due_s is None else due_s - time.monotonic()
+        if wait_s > 0:
+            self._write_after(wait_s)
+            return
         with suppress(RyeError):
             self._flush()
+
+    def _write_after(self, after_s: float) -> None:
+        if not self._is_due:
+            self._is_due = True
+            _LATE.write(self._write_late, after_s)
 
     @override
     async def flush(self) -> None:
@@ -158,15 +175,17 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
 
     @override
     async def write_soon(self) -> None:
-        if not self._is_due:
-            self._is_due = True
-            _LATE.write(self._write_late, _SOON_S)
+        if self._due_s is None:
+            self._due_s = time.monotonic() + _SOON_S
+        self._write_after(_SOON_S)
 
     @override
     async def write_ahead(self, *, closes: bool = False) -> None:
         if self._pieces:
             self._keep_delta()
         self._closes = closes
+        if self._due_s is not None:  # the rows that follow write them
+            self._due_s = time.monotonic() + _AHEAD_S
         self._database.join(self._thread_id, self)
 
     @override
@@ -281,6 +300,7 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
         self._drop_kept(lines, size, chain)
         self._file = None
         if not self._lines:
+            self._due_s = None
             self._database.leave(self._thread_id, self)
 
     def _resolve_doubt(self) -> None:
