@@ -17,6 +17,8 @@ from ryecore.errors import RemoteError
 from ryecore.items.refs import ItemRef
 from ryecore.node.callers import METRICS_SCOPE
 from ryecore.policy import CallContext
+from ryecore.remote.protocol.snapshots import Snapshot
+from ryecore.remote.travelling import put_list
 from ryecore.runs.queued_run import QueuedSpace
 from ryecore.runs.request import RunRequest
 from ryecore.state.model import RemotePlace
@@ -276,7 +278,6 @@ async def test_a_caller_follows_to_the_end_a_run_whose_node_was_killed_meanwhile
 async def test_a_node_removes_what_travelled_for_its_callers_and_keeps_what_a_run_needs(
     planned: PlannedWorkspace, start_worker: StartWorker, state: str
 ) -> None:
-    settings = f"port: {free_port()}\n"
     folder, options = planned.root / "node", ("--state", state)
     address, _, schema = state.rpartition("&schema=")
     with psycopg.connect(address, options=f"-c search_path={schema}", autocommit=True) as server:
@@ -285,26 +286,27 @@ async def test_a_node_removes_what_travelled_for_its_callers_and_keeps_what_a_ru
             query = "SELECT sha256 FROM objects WHERE space LIKE 'travelling/%/lists'"
             return {name for (name,) in server.execute(query)}
 
-        start_worker()
-        async with planned.workspace.open() as rye:
-            with served_node(folder, *options, environ=planned.environ, settings=settings) as node:
-                connect(planned.workspace, node)
-                short = planned.write("short", ["mark", {"text": "short"}])
+        worker = start_worker()
+        short = planned.write("short", ["mark", {"text": "short"}])
+        with served_node(folder, *options, environ=planned.environ) as node:
+            connect(planned.workspace, node)
+            async with planned.workspace.open() as rye:
                 with anyio.fail_after(30):
                     assert (await rye.execute(short, thread="fork", target="remote:gpu")).success
-                    [used] = snapshots()
-                    planned.write("another")
-                    thread = await rye.start("directive:acme/work", target="remote:gpu")
-                    await planned.begun("work")
-            assert len(snapshots()) == 2
-            server.execute("UPDATE objects SET stored_at = stored_at - interval '40 days'")
-            with served_node(folder, *options, environ=planned.environ, settings=settings):
-                with anyio.fail_after(30):
-                    while used in snapshots():  # at its start a node removes what is unused
-                        await anyio.sleep(0.05)
-                    assert len(snapshots()) == 1
-                    planned.allow("work")
-                    assert (await thread.result()).success
+        worker.kill()
+        [used] = snapshots()
+        waits, key = Snapshot(()), planned.workspace.key.public
+        request = RunRequest(ItemRef.parse(short), queue="default").with_key("node/a/b/c/d", None)
+        async with planned.open(state=state) as rye:
+            put_list(await rye.cluster.handed.snapshots(key.fingerprint), waits)
+            space = QueuedSpace(key.pem.decode(), "caller")
+            await rye.cluster.handed.put(request, CallContext(), waits.id, space)
+        server.execute("UPDATE objects SET stored_at = stored_at - interval '40 days'")
+        with served_node(folder, *options, environ=planned.environ):
+            with anyio.fail_after(30):
+                while used in snapshots():  # at its start a node removes what is unused
+                    await anyio.sleep(0.05)
+        assert snapshots() == {waits.id}
 
 
 async def test_secrets_that_travel_are_refused_with_what_to_do_instead(
