@@ -126,14 +126,6 @@ def said(result: Any) -> dict[str, Any]:
     return document
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process still runs, and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 async def ended(pid: int) -> None:
     """Wait for the end of a process that is nobody's child here."""
     try:

@@ -35,7 +35,8 @@ from tests.detached import (
     until_printed,
 )
 from tests.matrix import IS_SOAK
-from tests.unit.lillux.system import is_alive, wait_until_dead
+from tests.unit.lillux.system import wait_until_dead
+from tests.warm_hosts import is_alive
 from tests.workspace import Workspace
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]

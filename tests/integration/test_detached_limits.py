@@ -18,7 +18,7 @@ from ryecore.errors import InputError, StateError, ThreadNotFound
 from ryecore.lillux import ProcessResult, ProcessSpec, run_process, watch
 from ryecore.threads.result import StartedThread
 from tests.interpreter import PYTHON
-from tests.unit.lillux.system import is_alive
+from tests.warm_hosts import is_alive
 from tests.workspace import Workspace
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]

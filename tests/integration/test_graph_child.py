@@ -27,7 +27,8 @@ from tests.graphs import ADDING, ALL_OF_ACME, adding, graph
 from tests.interpreter import PYTHON
 from tests.loops import ON_BOTH_LOOPS
 from tests.matrix import IS_SOAK, in_turn
-from tests.unit.lillux.system import is_alive, wait_until_dead
+from tests.unit.lillux.system import wait_until_dead
+from tests.warm_hosts import is_alive
 from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from tests.detached import PATIENCE_S, until_printed
 from tests.graphs import graph
 from tests.loops import ON_BOTH_LOOPS
 from tests.thread_host import COST, FACTORY, PlannedWorkspace
-from tests.unit.lillux.system import is_alive
+from tests.warm_hosts import is_alive
 from tests.workspace import Workspace
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]

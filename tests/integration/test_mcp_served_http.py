@@ -25,12 +25,12 @@ from tests.mcp_clients import (
     arguments,
     ended,
     http,
-    is_alive,
     make_waiting_tool,
     process,
     read_pid,
     said,
 )
+from tests.warm_hosts import is_alive
 from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio

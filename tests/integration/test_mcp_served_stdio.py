@@ -21,13 +21,13 @@ from tests.mcp_clients import (
     arguments,
     ended,
     environ,
-    is_alive,
     make_waiting_tool,
     process,
     read_pid,
     said,
     stdio,
 )
+from tests.warm_hosts import is_alive
 from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,10 @@ import pytest
 from mcp import Client
 
 from ryecore.mcp_server import create_server
-from tests.mcp_clients import INITIALIZE, http, is_alive
+from tests.mcp_clients import INITIALIZE, http
 from tests.mcp_wire import ModernHttp, RpcError, legacy
 from tests.unit.chain.test_channel import HELPER
+from tests.warm_hosts import is_alive
 from tests.workspace import Workspace
 
 OFFERED = ("--tools", "a/*", "--no-verbs")

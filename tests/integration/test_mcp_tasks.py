@@ -14,8 +14,9 @@ import pytest
 from ryecore import CallContext, Rye
 from ryecore.mcp_client.authoring import pin_tool, read_declarations
 from ryecore.results import ToolLog, ToolProgress, ToolQuestion
-from tests.mcp_clients import TOKEN, ended, http, is_alive, stdio_command
+from tests.mcp_clients import TOKEN, ended, http, stdio_command
 from tests.unit.chain.test_channel import HELPER
+from tests.warm_hosts import is_alive
 from tests.workspace import Workspace
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_connectors")]

@@ -26,7 +26,8 @@ from tests.integration.test_thread_stopping import (
     waiting_parent,
 )
 from tests.thread_host import COST, FACTORY, PlannedWorkspace
-from tests.unit.lillux.system import is_alive, wait_until_dead
+from tests.unit.lillux.system import wait_until_dead
+from tests.warm_hosts import is_alive
 from tests.workspace import Workspace
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]

@@ -14,7 +14,7 @@ from tests.detached import run_rye, until_printed
 from tests.graphs import graph
 from tests.matrix import IS_SOAK, in_turn
 from tests.thread_host import PlannedWorkspace
-from tests.unit.lillux.system import is_alive
+from tests.warm_hosts import is_alive
 from tests.workspace import Workspace
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]

@@ -4,15 +4,15 @@ Source: docs/design/chain.md#configuration; decision 11.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from attrs import evolve, field
 
 from ryecore.chain.spec import ConfigSpec, ElementSpec
-from ryecore.chain.trace import Trace
+from ryecore.chain.trace import Remembered, Trace
 from ryecore.errors import ConfigError, UnsignedItem
 from ryecore.frozen import frozen
 from ryecore.items.documents import parse_document
@@ -26,7 +26,16 @@ from ryecore.lillux.witness import Evidence
 if TYPE_CHECKING:
     from ryecore.convert.config import ConfigFile, Configuration
 
-__all__ = ["ConfigLayer", "ConfigResolver", "HostConfig", "deep_merge", "must_be_signed"]
+__all__ = [
+    "ConfigLayer",
+    "ConfigReader",
+    "ConfigResolver",
+    "HostConfig",
+    "deep_merge",
+    "must_be_signed",
+]
+
+T = TypeVar("T")
 
 HostConfig = Mapping[str, Mapping[str, Any]]
 """What the embedding application sets, by the config file's path: the last layer."""
@@ -190,6 +199,37 @@ class ConfigResolver:
             return ConfigLayer(space.label, path, False, parse_document(content, path), content)
         values = parse_document(item.content, path)
         return ConfigLayer(space.label, path, item.is_verified, values, item.content)
+
+
+class ConfigReader(Generic[T]):
+    """Reads one configuration of all layers, verified, and again only when a file has changed.
+
+    Args:
+        configs: Finds the files.
+        spec: Which they are.
+        read: Reads their content as what it stands for; a `ConfigError` names what is wrong.
+    """
+
+    def __init__(
+        self, configs: ConfigResolver, spec: ConfigSpec, read: "Callable[[Configuration], T]"
+    ) -> None:
+        self._configs = configs
+        self._spec = spec
+        self._read = read
+        self._remembered = Remembered()
+
+    def __call__(self) -> T:
+        """Return what the configuration stands for.
+
+        Raises:
+            ConfigError: A file has problems; each is named with its line.
+            RyeError: A file isn't signed by a trusted key.
+        """
+
+        def read(trace: Trace, evidence: Evidence) -> T:
+            return self._read(self._configs.configuration(self._spec, trace, evidence))
+
+        return self._remembered.recall(self._spec, Trace(None), read)
 
 
 def _merged(layers: Sequence[ConfigLayer]) -> dict[str, Any]:

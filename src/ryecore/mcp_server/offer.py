@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 
 from attrs import evolve
 
-from ryecore.chain.config import ConfigResolver
+from ryecore.chain.config import ConfigReader, ConfigResolver
 from ryecore.chain.spec import ConfigSpec
-from ryecore.chain.trace import Remembered, Trace
 from ryecore.convert.config import Check, Configuration, Reader, between
 from ryecore.convert.lines import Place
 from ryecore.errors import InvalidItemId
@@ -158,25 +157,11 @@ class Offer:
         )
 
 
-class OfferReader:
-    """Reads serve.yaml of all layers, verified, and again only when a file has changed."""
+class OfferReader(ConfigReader[Offer]):
+    """Reads serve.yaml; see `ConfigReader`."""
 
     def __init__(self, configs: ConfigResolver) -> None:
-        self._configs = configs
-        self._remembered = Remembered()
-
-    def __call__(self) -> Offer:
-        """Return the offer.
-
-        Raises:
-            ConfigError: A file has problems; each is named with its line.
-            RyeError: A file isn't signed by a trusted key.
-        """
-        return self._remembered.recall(
-            _SPEC,
-            Trace(None),
-            lambda trace, evidence: _read(self._configs.configuration(_SPEC, trace, evidence)),
-        )
+        super().__init__(configs, _SPEC, _read)
 
 
 def _read(configuration: Configuration) -> Offer:

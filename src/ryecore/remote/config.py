@@ -9,9 +9,9 @@ from ipaddress import ip_address
 from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from ryecore.chain.config import ConfigResolver
+from ryecore.chain.config import ConfigReader, ConfigResolver
 from ryecore.chain.spec import ConfigSpec
-from ryecore.chain.trace import Remembered, Trace
+from ryecore.chain.trace import Trace
 from ryecore.convert.config import Check, Configuration, Reader, between, did_you_mean, known_names
 from ryecore.convert.lines import Place
 from ryecore.errors import InputError, RyeError
@@ -256,12 +256,11 @@ class RemotesConfig:
         return Remote(name, self.remotes[name])
 
 
-class RemotesReader:
-    """Reads remotes.yaml of all layers, verified, and again only when a file has changed."""
+class RemotesReader(ConfigReader[RemotesConfig]):
+    """Reads remotes.yaml; see `ConfigReader`."""
 
     def __init__(self, configs: ConfigResolver) -> None:
-        self._configs = configs
-        self._remembered = Remembered()
+        super().__init__(configs, _SPEC, read_remotes)
 
     def content_in(self, space: Space) -> bytes | None:
         """Return the remotes.yaml of a space, verified; None where there is none.
@@ -271,21 +270,6 @@ class RemotesReader:
         """
         layers = self._configs.layers(_SPEC, Trace(None), Evidence())
         return next((one.content for one in layers if one.name == space.label), None)
-
-    def __call__(self) -> RemotesConfig:
-        """Return the remotes.
-
-        Raises:
-            ConfigError: A file has problems; each is named with its line.
-            RyeError: A file isn't signed by a trusted key.
-        """
-        return self._remembered.recall(
-            _SPEC,
-            Trace(None),
-            lambda trace, evidence: read_remotes(
-                self._configs.configuration(_SPEC, trace, evidence)
-            ),
-        )
 
 
 def read_remotes(configuration: Configuration) -> RemotesConfig:

@@ -15,6 +15,7 @@ from ryecore.errors import (
     ContentChanged,
     RyeError,
 )
+from tests.warm_hosts import is_alive
 from tests.workspace import Workspace, events
 
 # Trace
@@ -225,14 +226,6 @@ def test_a_dry_run_of_a_tool_without_a_command_is_refused(workspace):
 # Cancellation
 
 WAIT = 'echo $$ > pid.new; mv pid.new pid; trap "" TERM; while :; do read -r -t 1 < <(sleep 60); done'  # fmt: skip # noqa: E501
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 async def started(workspace: Workspace) -> int:

@@ -19,19 +19,6 @@ def shell(script: str, *args: str, **options: object) -> ProcessSpec:
     return ProcessSpec("/bin/sh", ("-c", script, "sh", *args), **options)  # type: ignore[arg-type]
 
 
-def state_of(pid: int) -> str:
-    """The letter that stands for a process's state; X of one that is not there."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return "X"
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process has this number and is no zombie."""
-    return state_of(pid) not in "ZX"
-
-
 def wait_until_dead(*pids: int) -> None:
     """Wait, without polling, for processes that have been killed already."""
     for pid in pids:

@@ -28,8 +28,9 @@ from ryecore.lillux import (
     watch,
 )
 from tests.matrix import IS_SOAK
+from tests.warm_hosts import is_alive
 
-from .system import PATH, children, is_alive, open_fds, shell, wait_until_dead
+from .system import PATH, children, open_fds, shell, wait_until_dead
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 

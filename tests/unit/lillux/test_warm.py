@@ -11,8 +11,9 @@ from ryecore.errors import SpawnFailed
 from ryecore.lillux import ProcessResult, ProcessSpec, WarmPool, run_process, run_process_sync
 from tests.loops import ON_BOTH_LOOPS
 from tests.matrix import IS_SOAK
+from tests.warm_hosts import is_alive, state_of
 
-from .system import children, is_alive, open_fds, state_of, wait_until_dead
+from .system import children, open_fds, wait_until_dead
 from .warm import MIB, TEMPLATE, first_warm, one_spare, python, wait_for_spares_alone
 
 pytestmark = pytest.mark.anyio

@@ -16,8 +16,9 @@ from ryecore.lillux import ProcessResult, ProcessSpec, WarmPool, run_process, ru
 from tests.interpreter import PYTHON
 from tests.loops import ON_BOTH_LOOPS
 from tests.matrix import IS_SOAK
+from tests.warm_hosts import is_alive, state_of
 
-from .system import PATH, children, is_alive, open_fds, state_of, wait_for_fds, wait_until_dead
+from .system import PATH, children, open_fds, wait_for_fds, wait_until_dead
 from .warm import (
     MIB,
     TEMPLATE,
