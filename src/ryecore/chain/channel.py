@@ -41,7 +41,7 @@ from ryecore.policy.reports import (
     ToolProgress,
     ToolQuestion,
     ToolReport,
-    event_of,
+    send_report,
     why_not_asked,
 )
 
@@ -230,14 +230,7 @@ class CallChannel:
         self._send(ToolLog(ref, call_id, level, text, "ryecore"))
 
     def _send(self, report: ToolReport) -> None:
-        ctx = self._caller.ctx
-        try:
-            if ctx.report_sink is not None:
-                ctx.report_sink(report)
-            if ctx.event_sink is not None:
-                ctx.event_sink(event_of(report))
-        except Exception:
-            _logger.exception("A sink of the reports of %s failed", self._caller.ref)
+        send_report(self._caller.ctx, report)
 
     # Questions
 

@@ -33,6 +33,7 @@ __all__ = [
     "event_of",
     "report_of",
     "run_event_of",
+    "send_report",
     "why_not_asked",
 ]
 
@@ -202,6 +203,17 @@ def _is_amount(value: object) -> TypeGuard[float]:
     return math.isfinite(value)
 
 
+def send_report(ctx: "CallContext", report: ToolReport) -> None:
+    """Pass a report on to the sinks of a call. One that fails is logged."""
+    try:
+        if ctx.report_sink is not None:
+            ctx.report_sink(report)
+        if ctx.event_sink is not None:
+            ctx.event_sink(event_of(report))
+    except Exception:
+        _logger.exception("A sink of the reports of %s failed", report.item_id)
+
+
 class ReportAllowance:
     """How many reports of a call may be passed on: some at once, and then so many a second.
 
@@ -257,13 +269,7 @@ class ToolCaller:
 
     def send(self, report: ToolReport) -> None:
         """Pass on a report."""
-        try:
-            if self.ctx.report_sink is not None:
-                self.ctx.report_sink(report)
-            if self.ctx.event_sink is not None:
-                self.ctx.event_sink(event_of(report))
-        except Exception:
-            _logger.exception("A sink of the reports of %s failed", self.item_id)
+        send_report(self.ctx, report)
 
     async def answer(
         self, kind: AskKind, key: str, params: Mapping[str, object]
