@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:46Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:XfW_lzwk75p_p-DH_CkIAPOTnQi9lSqSjl1qhe8W-p47gBvWmPVhV6_BPmZa_iKZCnR8oxsTx0a45-bzyw13AA:2eb5e5f530538903
+# rye:signed:2026-11-28T17:20:56Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:7A4i67ND6XdzxqNIYkyIo5q28CN5VevispCkn-vL2Cz4aFNzAKnSDH7b-Qg0DKFMCQFCabFsJWMLZ2QozFVHAQ:6d18ae449511288a
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

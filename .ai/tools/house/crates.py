@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:46Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:OTZxkkF6CXGtG7n5BR3tjYyXezh6irP7C_P_V3LRsG0Peq2OaFQCRhiH_8Rh8VjNbOuYOUPsOGNR43TLd9VzAQ:2eb5e5f530538903
+# rye:signed:2026-11-28T17:20:56Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:XXl6hzAm2UEYa5xiA9Zhhzo9fAQrkY99OfmcKIIpCFokn1VT4lSWcr3fof7SJIHXek0_4RnBjkr2cMVBd0I5Dw:6d18ae449511288a
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

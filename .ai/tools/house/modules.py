@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:46Z:8efa29a9344caf0963e63838560cff4fc855f17778b233e7e9c45bd341750405:F666zToJ3kn2NYRVYWpRtexpBSM3ZnWPm9-dQOHtlH2yvUukTV7IvfgO4ixWFAOyIBKdRBwAVZ7U6gQwYfIMAQ:2eb5e5f530538903
+# rye:signed:2026-11-28T17:20:56Z:8efa29a9344caf0963e63838560cff4fc855f17778b233e7e9c45bd341750405:RVkWBzCF-mjzZTP-80p8KSwrtFjnjsJ-95lKl2QnThMWqgWGgVtTzuTkfMZC-wkLcpaYACmPgylUjiCw8BFvBw:6d18ae449511288a
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:46Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:5kUNIAyj-1gmgHDl5igUANFntw2QiGMxwsnlwSG7LmBdfZLnJCXbwzla8k5OEuK7-1uRzPO7RRKaDd730WuMBQ:2eb5e5f530538903
+# rye:signed:2026-11-28T17:20:56Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:ZlE8rVIyCi9_bqAPeJEOq58Qzc3QHVPBPPkM8y7gP68pG3ZqJQyZQJAQVjLR3GgWMTEGOnin5M_79rQllzOjCQ:6d18ae449511288a
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:46Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:ya_GR1EKlE4t11sxUtzNFkjclk5NBeHmW1DTMowWotl0XM877UWCpZf6PcbDeVSt-pXs8urht_26rTrn5KGPDQ:2eb5e5f530538903
+# rye:signed:2026-11-28T17:20:56Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:ojDkvmTsMcYuZLMbWfe8NMfHhlhnKS3uriNbVMv2aebNjDk2dbO0nZZIp6aIeX9KtuxyD_5MFetqLdlanu_dBg:6d18ae449511288a
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:46Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:fNQgHSjlYkbI3XvaqFsxwXVkwXgfsdVxVMiEAtQN_LCVkIQjti-tzAF5PuMzwJVuMpcCAAwr-HGOFN4almiODg:2eb5e5f530538903
+# rye:signed:2026-11-28T17:20:56Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:LRh8kiu2lAROg5tzqI_9rHeOn0JUtYszanelwLUEtePxHWdT7ZvOej0cbdTQTxzkheQpQOs7kyTrmKFAG99ZBg:6d18ae449511288a
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:46Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:izkUiAtaNwPMI7Z5qJMqUSiTrWhe9coKFGCHcap6UA3B7KU_pTOb0vCIars3wqHNd0YGsABh_cLg3qVSNzv2DA:2eb5e5f530538903
+# rye:signed:2026-11-28T17:20:56Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:qBWB5HY-y6S27dk2uw13nUwR0A3xbZX6ljfShmXLW_ATq3D_faO5cYhcmNpUMM8mcVmtIzQbBmyvOOKHvMkYBw:6d18ae449511288a
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:46Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:F7NKB67SFimtr1YP4Xfd9bFbcjmgrRjVeWFGsHb773HbmZrNyBii7UZ5fOJpVHeGiQyfQ7PTBIaHj0J0PYa9BA:2eb5e5f530538903
+# rye:signed:2026-11-28T17:20:56Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:YWgENRFQktfHrrT5c8AsDtMgYUaHQFtqfWh2LuFfVaSyJE93IQo7SZfCifm0TFJAqQnNBCIo0laAdm87DPK0DQ:6d18ae449511288a
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

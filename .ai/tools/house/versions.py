@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:46Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:1Hns6qLrElZzy4h-Q0yQAJBSjFmmKkURk68PWSUp_6gnfygYN4jFW8_ws_Ztu3ef7hGBjAAleNY_QyUA130TBQ:2eb5e5f530538903
+# rye:signed:2026-11-28T17:20:56Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:9UESnIeh7CUnbPzfx0YN-geKu0aBG5Xj6OSPcvVvLPzWoh5VjQVP7_ErC97Y6cwl8De_-WrYOgMQNdJN9ohGCg:6d18ae449511288a
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

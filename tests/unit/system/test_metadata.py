@@ -37,6 +37,12 @@ def test_metadata_is_literal_and_whole(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", TOOLS, ids=lambda path: path.stem)
+def test_tools_that_change_nothing_say_so(path: Path) -> None:
+    reads = path.stem in ("read", "list", "glob", "grep")
+    assert literals(path).get("__hints__") == ({"read_only": True} if reads else None)
+
+
+@pytest.mark.parametrize("path", TOOLS, ids=lambda path: path.stem)
 def test_schema_is_closed_described_and_bounded(path: Path) -> None:
     schema = literals(path)["CONFIG_SCHEMA"]
     assert schema["$schema"].endswith("2020-12/schema")

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:45Z:9bc119113acd0f4006e7c8b7f1031201cf1df9202bc5c04c982477ce4a18dde7:w6n0cXC7bZIfsrwbW_y8Oh_XioshSzGMBtD5KCyTq9XhZsfQJwEjJ9eqUx9b224TxzERI7a_6NGIN-im64LSDw:6785ae38151bd2b9
+# rye:signed:2026-11-28T17:20:55Z:9bc119113acd0f4006e7c8b7f1031201cf1df9202bc5c04c982477ce4a18dde7:50MxPc0RWe7s76g9AIpB3I1BfcH7HvD3L2bKMael7if7d7kxkNNhAfFVWru6pcss2wAQC3QLZQ7XMWvM1xYFDg:a50d0ff255b90b74
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:45Z:e176b1fe45de584b10813c81f5f2c140aa8289b7007c51db7253083b9342fd3c:FpM80_7KZkYXn8f-uTckwajW874hEHGOFsya-uQyyyweSecnPfvubaSPKWPZFF0GPdEuG1JZFwM9ZSMmqig2Cg:6785ae38151bd2b9
+# rye:signed:2026-11-28T17:20:55Z:e176b1fe45de584b10813c81f5f2c140aa8289b7007c51db7253083b9342fd3c:H8UeGwNB-X0Q43qpMSSx8AR8cJi-NhpjP7AdFf2MybbM6R7hXd--7HEt2Lvx6ka0TZ_-eVuyUDKklZcjbYhTDg:a50d0ff255b90b74
 """Make a new item from a template: a tool, a directive, a graph or a piece of knowledge.
 
 What is made is unsigned, so nothing of it runs before a person has read and signed it. A file that

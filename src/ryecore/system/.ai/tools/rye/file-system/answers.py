@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:45Z:778cc8bb0670deaa1387ad683ee3ba2a406f72e72de3f59330a35ad0b4bf07f6:GS-Ie5MUyRNzcaJnzYG_ojQLzKUBfKV9wnnjh6MT1JxNrNs0X18fsGzXDcxPZpV7vZc2D5p93LIEDqWAT-e9CQ:6785ae38151bd2b9
+# rye:signed:2026-11-28T17:20:55Z:778cc8bb0670deaa1387ad683ee3ba2a406f72e72de3f59330a35ad0b4bf07f6:Pfi0wrDGhq954ncvtq7ZBoskeH6zLYnCM9WA8kbXDne5Z3i9-kbpybSVgwGeyWEBh-59SX6VfM0Ei6GyMZa7Cg:a50d0ff255b90b74
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

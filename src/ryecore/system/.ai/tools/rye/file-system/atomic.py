@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:45Z:a1169e73c81c806be8fc91ec1f1a06316744ae4ef93f9bfd1b36fbaa057918a3:U--kpwNZ8Q2-JGWXhHMpvSol-pOMB_0_0ghoq6v_xs1WI64vx0kq2OuYYHoqLCkefbcQK0QiXHAJJYnjqufFBg:6785ae38151bd2b9
+# rye:signed:2026-11-28T17:20:55Z:a1169e73c81c806be8fc91ec1f1a06316744ae4ef93f9bfd1b36fbaa057918a3:UbxJ_Xqmpc-S8bR5RT0-vIFhgulE-llISKSVxa3h5K3X6TtneXrWuIloeUq_wQSkK_ZAZx0SQLQjKgkwgsgTDA:a50d0ff255b90b74
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:45Z:e0bb95fd159db1b446dd3fccd4236b9ddee547a3077003198373e03d34d6dc55:wzCif2XdUARtbHQP7VcSqwebRA5jnUiGpl0Pb4b8zSY2evTs06VKEtUzNO3R_VyFArfu5d_J_nRUJvSboYAfCw:6785ae38151bd2b9
+# rye:signed:2026-11-28T17:20:55Z:e0bb95fd159db1b446dd3fccd4236b9ddee547a3077003198373e03d34d6dc55:ICkOqAGjY3C8pCvz2dy_a2cvIs7dQ2fRez6GEWymkDNcyLCK3RXBRP4A-zZiBJqKScemYXxb4cNfaTNRpaLZAQ:a50d0ff255b90b74
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:45Z:bfbc10be2bf2ac32b35add78ff243bffe9a0ade7cc70cd2a60d49ea8abc4dd9b:B0w53dc5DTwVaRSxwcuGX8Y4PdOr02fBJNFib6ciuXo8fix-cv9twBbSP_tDMcmWtt4PIJeQgcCWAWPWeRzeDg:6785ae38151bd2b9
+# rye:signed:2026-11-28T17:20:55Z:bfbc10be2bf2ac32b35add78ff243bffe9a0ade7cc70cd2a60d49ea8abc4dd9b:KSItszQLbWxqWyTncS0XZFULEVnN5skrosfYHooCeuWQowDr9k0AYz8KVepqBMjcozD9CbGWkIqOb0llxFFqAw:a50d0ff255b90b74
 """Replace a piece of a text file."""
 
 from __future__ import annotations

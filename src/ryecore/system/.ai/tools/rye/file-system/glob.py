@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:45Z:8aa4a0540f03547b880cebc912735329250f73401f3ac22fd435b47381341293:i05N1AhOa-KZzFCrGtfGokN_5DOM9tXxEMWh1HnZ3IRH9ZPZiaFkKyQ_Br5bYLBkSwQCcBe7S79eo19XUV5jCg:6785ae38151bd2b9
+# rye:signed:2026-11-28T17:20:55Z:1094cdb1fcb9975473f4266a462fba16c38723c177797059ed26b993e82e960d:FrFoyI3j529jBGUNUs3-1lwRRHtQMaULQwgkGj_E3mFcwsvPIx8fVBs2HI2skAEEF8Ht4j0xEwzJS8dwRmS5BA:a50d0ff255b90b74
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ __version__ = "1.0.0"
 __tool_type__ = "python"
 __executor_id__ = "rye/core/runtimes/python/function"
 __category__ = "rye/file-system"
+__hints__ = {"read_only": True}
 __tool_description__ = (
     "Find files in the project by a pattern of their paths, such as `src/**/*.py`."
 )

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:45Z:97634e4fc9567839c2d0420a194409ac443cac3470a54551ab5d50f4203ec9db:TWAQ8Li-HsRvi2YZwmA-5OwFE9oAlBLpk9T_QDhUwTT4CvNdP1ClZHX09xaikirZyFc0DBQ6Hl7ORDqSnxO1AA:6785ae38151bd2b9
+# rye:signed:2026-11-28T17:20:55Z:cbd9d2f3dbb8d8cc2b162b311776fbe89316529359e6fe3562afefd2e45a8033:j_DIlpxqTGPu9wY7V82X435McDZv5gvl7BI6IqnwJh8QtQsXHUWVYYPrzPFASqwugYZ004PDI55l9bqTmpuHAw:a50d0ff255b90b74
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ __version__ = "1.0.0"
 __tool_type__ = "python"
 __executor_id__ = "rye/core/runtimes/python/function"
 __category__ = "rye/file-system"
+__hints__ = {"read_only": True}
 __tool_description__ = (
     "Search the project's text files for lines that match a Python regular expression."
 )

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:45Z:f64718f21f3cb84a30ef86f2c4e02b004f487f3b29f7d4e52898e52565afe176:xpIsOpSg-nCGOwTweTA54-IubM_-_zcEOytBBe1J84YTUgmI2WcSKfFD24tzgyaCS-q4BJGTFZzBh0mdnFR6Bw:6785ae38151bd2b9
+# rye:signed:2026-11-28T17:20:55Z:3d8a0dcca375d031ed0511ef113b8937656975bb877fe1a46a8a3031b8371b25:Ywou1qLB6y1krCXlGEpERd1CfUEAhIe3O_dVsEfL_9GMsU1BsaTj6TSrihv90DzgNbTWETNShRiNQoDm-1M_AA:a50d0ff255b90b74
 """List what lies in a folder."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ __version__ = "1.0.0"
 __tool_type__ = "python"
 __executor_id__ = "rye/core/runtimes/python/function"
 __category__ = "rye/file-system"
+__hints__ = {"read_only": True}
 __tool_description__ = (
     "List the files and folders in a folder of the project; links are shown, not followed."
 )

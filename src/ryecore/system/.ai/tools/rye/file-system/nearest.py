@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:45Z:f6cfbb003e5b90c07689b88de756115ea706045a38a8028814c0625d8af9c57d:l-1sj9xQ3GQoGz0w4zOltUStecElSbUzvaZ6P0kvhkfW1wYn2OgVlNj4NqnH1qQun0WHtudoz2-EsevGIXLhDA:6785ae38151bd2b9
+# rye:signed:2026-11-28T17:20:55Z:f6cfbb003e5b90c07689b88de756115ea706045a38a8028814c0625d8af9c57d:BxuFWiACuem1malqdtMo5fGA_GLZ5tf_f39LUiZPgjqco8wGkMLkYNkLzBn7SwuCz4sGXHLTH8mpyBUoMhmCCA:a50d0ff255b90b74
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:45Z:c9856c1e8bd2485289a0ac1aec30777265462407eed5614ba4c042c48dfd231d:mY2O9i238VqOt9flt3s4BxamSKSZ48yg0l8dFGmwD6Pp14Pa5HXKfY-8kqjRzc4re-berNtfyuCfipbBDA0ACQ:6785ae38151bd2b9
+# rye:signed:2026-11-28T17:20:55Z:c9856c1e8bd2485289a0ac1aec30777265462407eed5614ba4c042c48dfd231d:k4fhR6GTf9LKIYGlD2ytjYeulFmYTkquTHkkhn71oRnywlZgX6EAWRza8jJobDSwxzPL0qQBl-xO5emW160FAg:a50d0ff255b90b74
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:45Z:5300512ac3e66bb4c34dc044c5a64c0214176c05cba742941d219bdd43d1b037:_4myUGvSS4Z2QGsBe2vqpn1eGU5PN0KM-nuOClYRiqp7c0en17wuT7RvDTbRUff_gGRRLEL7Q2RLkepRhsL_AQ:6785ae38151bd2b9
+# rye:signed:2026-11-28T17:20:55Z:befa4cb948dd77cee3718ee20f5f1d840d6d4035c4f95465f845c9f89fa6f3c5:bfL_rsq14HJ9hvGdfHlaafMYs-ALc5S1j_yuSV2zg8ednIWRfx3nyqXe0lylV0Cah5vrpmbqfz-ukDs4zudmBQ:a50d0ff255b90b74
 """Read a part of a text file."""
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ __version__ = "1.0.0"
 __tool_type__ = "python"
 __executor_id__ = "rye/core/runtimes/python/function"
 __category__ = "rye/file-system"
+__hints__ = {"read_only": True}
 __tool_description__ = (
     "Read lines of a text file in the project; a long file is read in parts by offset and limit."
 )

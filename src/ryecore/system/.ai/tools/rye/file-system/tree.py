@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:45Z:ee33962ddab8f1f36742086e130d55c58cf17cbf913f0e8943458fae2019fafd:ImthqIssmgW-ozmPXQCrb7h3whzjWQWmvliqXBTdo72ClJO3W4Y6YDydyYPWnBOyN5EkrfBP0qxXUCXKjFxQCQ:6785ae38151bd2b9
+# rye:signed:2026-11-28T17:20:55Z:ee33962ddab8f1f36742086e130d55c58cf17cbf913f0e8943458fae2019fafd:Dj15uX6o1jMkdfbJj-Y2MTlo2BfpA49xx1u5NSD2dwxglhin8Uvrd4iGcqwTBQIejDJxpzhf5FjMWWz5v4KVDQ:a50d0ff255b90b74
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

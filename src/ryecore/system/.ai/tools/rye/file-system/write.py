@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:45Z:076659c364374c87afb4b5d9dd6f3875c95d736c99652fe48a818fb3547d2502:Uw0BS9-cK40KzKOiQeWOK32lo-3lj2UowjlBifpv9kTOm8bAF5fl47fChN_UDpZj4IYzqNmIRmtpKUR_q493AQ:6785ae38151bd2b9
+# rye:signed:2026-11-28T17:20:55Z:076659c364374c87afb4b5d9dd6f3875c95d736c99652fe48a818fb3547d2502:a_VC6Y28xr1sVbr2Uh8L7xdqOYxfdHWg0Y3ekT_no2B69qY8RFU4q25lBQv85Umob072DoUuH6HZ1ad8MH8bCg:a50d0ff255b90b74
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:45Z:b7a1c449b2d3c230fee4c8e839a54a84588c82d9e04ea2b00e572f127ca41085:JKYMnaDTvGPkEsF-Zsj2gX8cHx3kkc5dV-nI3HxlGXfNoUmaAZf352519g5HUdF1jxEskcp0Qo7uLZ00Zn8IDw:6785ae38151bd2b9
+# rye:signed:2026-11-28T17:20:55Z:b7a1c449b2d3c230fee4c8e839a54a84588c82d9e04ea2b00e572f127ca41085:c8qQNanYe2N8r3nlVomc0aRtwtJPZMvjEKyftGPN1t-bKSOy9SwT51XhsYIV4edhDro-BN15D62W5owEB-MPDA:a50d0ff255b90b74
 """The definition of the orchestrator, the tool with which threads manage threads.
 
 ryecore serves it itself: a separate process would know neither its caller, and so which threads the

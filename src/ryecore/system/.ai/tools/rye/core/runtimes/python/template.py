@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T13:35:45Z:daa06a0c4662769885ffe66ca10583fc84f623f2ce884e353df24faa308485d9:cFsEJo370k0aPvO8oOF9XCpIFuCzJMRG692JDsOsKlK0cuuy7_nkxdkmDCugHOvtqyijSWXDlbUYjsoNdjNNBA:6785ae38151bd2b9
+# rye:signed:2026-11-28T17:20:55Z:daa06a0c4662769885ffe66ca10583fc84f623f2ce884e353df24faa308485d9:K327IcI8FH5WqMeP4cZiJbiN1QDhpBdi0yCuaa2P55SapsEG4SyE2_wbV4uVvXXP1BBp7qDwAmrn00RPACxvBw:a50d0ff255b90b74
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-28T13:35:45Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:lLDL79BRUhSdwqFBGDov76EaRXFm6PicHfcIPjphgyGvxSiIJF5j8sd4Iu5Ed3F4PKl_0iiaji6KBt5HwgS3DA:6785ae38151bd2b9
+// rye:signed:2026-11-28T17:20:55Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:L4TqNli88CUncgIE3aIW4249Oz4r-4VYnqt7G94opOpJBp4sOwWU5Zd4xsKwtyg_9XXbG6OXDYeTiKfJfvygBQ:a50d0ff255b90b74
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

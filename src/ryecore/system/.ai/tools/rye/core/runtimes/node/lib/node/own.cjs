@@ -1,4 +1,4 @@
-// rye:signed:2026-11-28T13:35:45Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:N1Bc8LifL21uq-brHJvC0cOqLOEzja9UUZYrk2mcW0kjf2P14ZoLHPLgTbz17Rdf5X-LrK85QkTdDe963pI4Bg:6785ae38151bd2b9
+// rye:signed:2026-11-28T17:20:55Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:mD-dRXj9MCghm4a_cuVEyoUPEy-XrETNZVx5Ex8V_-kgBSXMOErpBlnLfRfxka2IcroL39yaWi62ke03L6CGDQ:a50d0ff255b90b74
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
