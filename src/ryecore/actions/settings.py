@@ -33,8 +33,6 @@ __all__ = [
     "WARM_MEMORY_MIB",
     "OpenOptions",
     "Settings",
-    "check_allowed",
-    "check_durability",
     "check_factory",
     "check_objects",
     "check_options",

@@ -36,7 +36,6 @@ __all__ = [
     "build_setup",
     "chain_options",
     "cost_meter",
-    "granted_tools",
     "observed_run",
     "plan_entry",
     "system_text",

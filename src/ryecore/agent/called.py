@@ -31,7 +31,7 @@ from ryecore.tools.definition import ToolDef, ToolOptions
 if TYPE_CHECKING:
     from ryecore.agent.model import Agent
 
-__all__ = ["AgentCaller", "agent_tool", "ask_agent", "summarizer"]
+__all__ = ["AgentCaller", "agent_tool", "summarizer"]
 
 _MOST_CALLS: Final = DEFAULT_LIMITS.depth or 0
 _TASK: Final[Mapping[str, Any]] = {

@@ -27,7 +27,7 @@ from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.witness import Evidence, Witness
 
-__all__ = ["SealedLayout", "Sealer", "anchor_hint", "find_anchor", "template_of", "warm_of"]
+__all__ = ["SealedLayout", "Sealer", "anchor_hint", "find_anchor", "template_of"]
 
 
 @frozen

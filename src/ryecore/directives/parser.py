@@ -20,7 +20,7 @@ from ryecore.frozen import frozen
 from ryecore.items.signature import COMMENT_FORMS, split_content
 from ryecore.policy.limits import Limits, read_limits
 
-__all__ = ["MAX_FILE_BYTES", "MAX_XML_BYTES", "Sections", "parse_directive", "split_sections"]
+__all__ = ["MAX_FILE_BYTES", "MAX_XML_BYTES", "Sections", "parse_directive"]
 
 T = TypeVar("T")
 V = TypeVar("V")

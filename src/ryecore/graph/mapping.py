@@ -20,7 +20,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.policy.expressions import read_template
 from ryecore.runs.request import MapOptions
 
-__all__ = ["MAP_NODE", "MAP_REF", "ROWS", "load_map", "recorded_options"]
+__all__ = ["MAP_REF", "ROWS", "load_map", "recorded_options"]
 
 MAP_REF: Final = ItemRef("tool", "rye/map")
 """The id of every map's graph, by which its runs are listed. No file has it."""

@@ -25,17 +25,7 @@ if TYPE_CHECKING:
     from ryecore.graph.model import Graph, VertexOfGraph
     from ryecore.graph.run_view import RunView
 
-__all__ = [
-    "Facts",
-    "add_facts",
-    "add_nodes",
-    "bar",
-    "document_of",
-    "does_text",
-    "happened",
-    "render_graph",
-    "render_run",
-]
+__all__ = ["Facts", "bar", "document_of", "does_text", "happened", "render_graph", "render_run"]
 
 Facts = list[tuple[str, list[Span | str]]]
 """Rows of a name and its text."""

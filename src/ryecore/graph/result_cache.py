@@ -40,16 +40,7 @@ from ryecore.state.model import Durability
 from ryecore.state.records import canonical_json, holds, load_run_key, sign_record
 from ryecore.state.refusals import advice
 
-__all__ = [
-    "MAX_AGE_DAYS",
-    "MAX_ENTRIES",
-    "MAX_RESULT_BYTES",
-    "Entries",
-    "ResultsCache",
-    "result_key",
-    "secret_of",
-    "why_unkeyed",
-]
+__all__ = ["MAX_AGE_DAYS", "MAX_RESULT_BYTES", "Entries", "ResultsCache", "result_key", "secret_of"]
 
 MAX_AGE_DAYS: Final = 30
 """The most days that a result is cached."""

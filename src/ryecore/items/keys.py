@@ -19,7 +19,7 @@ from ryecore.items.trust import (
 )
 from ryecore.lillux.keys import PublicKey, SigningKey
 
-__all__ = ["KEY_FOLDER_VARIABLE", "AuthorKeys"]
+__all__ = ["AuthorKeys"]
 
 KEY_FOLDER_VARIABLE: Final = "RYE_SIGNING_KEY_DIR"
 _PRIVATE, _PUBLIC = "private_key.pem", "public_key.pem"

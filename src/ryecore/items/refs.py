@@ -18,7 +18,6 @@ __all__ = [
     "ItemRef",
     "check_item_id",
     "is_export",
-    "shown_id",
 ]
 
 KIND_FOLDERS: Final = {

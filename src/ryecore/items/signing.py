@@ -39,7 +39,6 @@ __all__ = [
     "check_name",
     "find_files",
     "is_record",
-    "refuse_record",
     "sign_content",
     "sign_file",
     "sign_item",

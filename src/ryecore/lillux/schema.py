@@ -18,15 +18,7 @@ from ryecore.convert.lines import bounded
 from ryecore.frozen import frozen
 from ryecore.lillux.event_loop import run_in_thread
 
-__all__ = [
-    "MAX_SCHEMA_CHARS",
-    "MAX_STEPS",
-    "MAX_SUBSCHEMAS",
-    "UNDECIDED",
-    "SchemaFailure",
-    "SchemaValidator",
-    "check_schema_size",
-]
+__all__ = ["MAX_SCHEMA_CHARS", "MAX_STEPS", "UNDECIDED", "SchemaFailure", "SchemaValidator"]
 
 MAX_SCHEMA_CHARS: Final = 1_048_576
 """The most characters of a schema's JSON."""

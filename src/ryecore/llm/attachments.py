@@ -19,7 +19,7 @@ from ryecore.llm.checks import above, of
 from ryecore.llm.media import UNKNOWN, MediaStore, media_type_of
 from ryecore.llm.parts import MediaPart, TextPart
 
-__all__ = ["MAX_MEDIA_BYTES", "Media"]
+__all__ = ["Media"]
 
 MAX_MEDIA_BYTES = 20_000_000
 """The default bound of a medium, in bytes."""

@@ -43,14 +43,7 @@ from ryecore.policy.environment import is_short_listed
 if TYPE_CHECKING:
     from ryecore.mcp_client.session import ServerSession
 
-__all__ = [
-    "Request",
-    "execute_request",
-    "main",
-    "prepare_session",
-    "read_request",
-    "serve_calls",
-]
+__all__ = ["Request", "main", "read_request"]
 
 _IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
 

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from ryecore.mcp_client.task_files import OpenTasks
     from ryecore.mcp_client.tokens import TokenFile
 
-__all__ = ["ServerSession", "check_output", "declaration_of", "open_session"]
+__all__ = ["ServerSession", "check_output", "open_session"]
 
 _MAX_PAGES: Final = 100
 _MAX_TOOLS: Final = 10_000

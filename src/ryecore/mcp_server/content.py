@@ -25,7 +25,6 @@ from ryecore.errors import RyeError
 from ryecore.strict_json import replace_surrogates, whole_text
 
 __all__ = [
-    "FIRST_WITH_STRUCTURE",
     "content_blocks",
     "error_result",
     "item_result",

@@ -25,7 +25,6 @@ __all__ = [
     "SCHEME",
     "KnowledgeResource",
     "contents_of",
-    "declared_resource",
     "default_uri",
     "read_contents",
     "resource_of",

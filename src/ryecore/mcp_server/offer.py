@@ -20,7 +20,6 @@ from ryecore.items.refs import check_item_id
 from ryecore.policy import allows
 
 __all__ = [
-    "SERVE_PATH",
     "Offer",
     "OfferReader",
     "ResourceTemplateEntry",

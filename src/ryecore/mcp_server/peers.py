@@ -18,7 +18,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-__all__ = ["LEVELS", "MAX_SUBSCRIPTIONS", "Peer", "Peers", "send_log", "wants_level"]
+__all__ = ["MAX_SUBSCRIPTIONS", "Peer", "Peers", "send_log", "wants_level"]
 
 LEVELS: Final[tuple[LoggingLevel, ...]] = get_args(LoggingLevel)
 """The levels of log messages, the least severe first."""

@@ -27,7 +27,7 @@ from ryecore.mcp_server.tools import Tools
 from ryecore.mcp_server.verbs import Verbs
 from ryecore.rye import Rye
 
-__all__ = ["DEFAULT_GRANTS", "ProjectServer", "create_server", "origins_of"]
+__all__ = ["ProjectServer", "create_server", "origins_of"]
 
 DEFAULT_GRANTS: Final = frozenset({"rye.execute.*", "rye.fetch.*", "rye.ask.*"})
 """The capabilities of a client by default."""

@@ -22,7 +22,6 @@ __all__ = [
     "created_document",
     "detailed_document",
     "legacy_document",
-    "legacy_status",
 ]
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"

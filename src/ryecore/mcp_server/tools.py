@@ -51,13 +51,7 @@ from ryecore.mcp_server.verbs import VERB_NAMES, Verbs
 from ryecore.policy import CallContext
 from ryecore.tools.items import shape_of
 
-__all__ = [
-    "Tools",
-    "declares_tasks",
-    "lacked_capabilities",
-    "missing_capabilities",
-    "tool_of",
-]
+__all__ = ["Tools", "declares_tasks", "missing_capabilities"]
 
 _HINTS: Final = {
     "read_only": "read_only_hint",

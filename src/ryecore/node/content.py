@@ -33,7 +33,7 @@ from ryecore.remote.protocol.models import Missing, StoredAnswer
 from ryecore.remote.protocol.pieces import Piece
 from ryecore.remote.protocol.snapshots import Snapshot
 
-__all__ = ["CallerContent", "NodeContent", "is_sha256"]
+__all__ = ["CallerContent", "NodeContent"]
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _CHUNK_BYTES: Final = 1024 * 1024

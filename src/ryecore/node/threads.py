@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Outcome",
     "Run",
-    "cost_of_chain",
     "follow",
     "has_thread",
     "id_of",

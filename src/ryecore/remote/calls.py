@@ -33,7 +33,7 @@ from ryecore.remote.protocol.models import (
 from ryecore.remote.protocol.reports import RunReport, read_report
 from ryecore.remote.results import RemoteResult, read_result
 
-__all__ = ["call_tool", "check_report", "own_version", "request_digest"]
+__all__ = ["call_tool", "check_report", "own_version"]
 
 _canonical: Final = make_encoder(sort_keys=True)
 _CANCEL_WITHIN_S: Final = 5.0

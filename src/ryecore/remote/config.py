@@ -34,7 +34,6 @@ __all__ = [
     "RemotesReader",
     "is_loopback",
     "is_remote_name",
-    "read_remotes",
     "read_url",
 ]
 

@@ -22,14 +22,7 @@ from ryecore.frozen import frozen
 from ryecore.remote.travelling import make_project
 from ryecore.state.object_store import ObjectStore
 
-__all__ = [
-    "MAX_TRAVELLED_BYTES",
-    "MAX_UNUSED_S",
-    "TRAVELLED",
-    "HeldProject",
-    "prune_projects",
-    "take_project",
-]
+__all__ = ["TRAVELLED", "HeldProject", "prune_projects", "take_project"]
 
 TRAVELLED: Final = "cache/travelled"
 """Where projects that travel become folders, in the `.ai` of a worker's user space."""

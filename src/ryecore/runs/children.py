@@ -9,7 +9,7 @@ import anyio
 
 from ryecore.state.store import ThreadStore
 
-__all__ = ["running_children", "stop_children", "wait_for_children"]
+__all__ = ["stop_children", "wait_for_children"]
 
 _CHILDREN_GRACE_S: Final = 30.0
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ryecore.state.registry import ThreadRegistry
     from ryecore.state.store import ThreadStore
 
-__all__ = ["HOST_CAPABILITY", "RunHost", "guarded"]
+__all__ = ["RunHost", "guarded"]
 
 _MAX_RECENT: Final = 1_000
 

@@ -40,14 +40,7 @@ from ryecore.tools.results import (
 )
 from ryecore.tools.store import ResultStore
 
-__all__ = [
-    "NO_SCOPE",
-    "CallScope",
-    "NoScope",
-    "granted",
-    "seconds_left",
-    "serve",
-]
+__all__ = ["CallScope", "NoScope", "granted", "serve"]
 
 T = TypeVar("T")
 

@@ -36,7 +36,7 @@ from ryecore.threads.service import ThreadService
 if TYPE_CHECKING:
     from ryecore.graph.run import GraphService
 
-__all__ = ["MAX_TAKEOVERS", "QueueRuns", "queue_of"]
+__all__ = ["QueueRuns", "queue_of"]
 
 MAX_TAKEOVERS: Final = 5
 """How often a run may be taken over: one that ends each of its workers must end itself."""

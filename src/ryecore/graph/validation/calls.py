@@ -25,7 +25,6 @@ from ryecore.policy.scripts import has_placeholders, spliced_scripts
 __all__ = [
     "SchemaLookup",
     "called_items",
-    "calls_of_hooks",
     "check_calls",
     "check_permissions",
     "check_programs",

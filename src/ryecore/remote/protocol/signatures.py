@@ -20,7 +20,6 @@ from ryecore.frozen import frozen
 from ryecore.lillux.keys import PublicKey, SigningKey
 
 __all__ = [
-    "MAX_EXPIRES_IN_S",
     "RequestSignature",
     "SignatureInvalid",
     "check_digest",
