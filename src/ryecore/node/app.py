@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -23,6 +22,7 @@ from ryecore.convert.json_text import make_encoder
 from ryecore.convert.prometheus import render_metrics
 from ryecore.convert.strict import WIRE, ConversionError
 from ryecore.frozen import frozen
+from ryecore.node.bodies import BRIEF_BYTES, HeldBodies, HeldBody, drain, read_bounded
 from ryecore.node.callers import METRICS_SCOPE, Caller
 from ryecore.node.gate import Admission, RequestHead, read_head
 from ryecore.node.metrics import HELP, RequestMetrics
@@ -30,7 +30,6 @@ from ryecore.node.problems import NodeProblem, refusal, refusal_of
 from ryecore.node.responses import EventStream, ObjectResponse, read_range
 from ryecore.node.routing import RoutedApp
 from ryecore.node.service import NodeService, open_node
-from ryecore.policy.cancelling import watched
 from ryecore.remote.protocol.models import (
     MAX_BODY_BYTES,
     MAX_PARAMETER_BYTES,
@@ -63,15 +62,6 @@ _log: Final = logging.getLogger("ryecore.node")
 _encode: Final = make_encoder()  # in ASCII: half a surrogate pair of a tool's result stays one
 _MAX_EXECUTE_BYTES: Final = MAX_PARAMETER_BYTES + 4 * 1024 * 1024
 _MAX_SMALL_BYTES: Final = 64 * 1024
-_MAX_BODIES_BYTES: Final = 256 * 1024 * 1024
-"""The most bytes of all bodies that are held at once."""
-
-_READ_TIMEOUT_S: Final = 300.0
-"""How long a body may take to come, in seconds."""
-
-_DRAIN_TIMEOUT_S: Final = 5.0
-_BRIEF_BYTES: Final = 64 * 1024
-"""A body of at most so many bytes is read as JSON at once, and not in a thread."""
 
 
 @frozen
@@ -123,7 +113,7 @@ class _NodeApp:
     def __init__(self, opener: Callable[[], AbstractAsyncContextManager[NodeService]]) -> None:
         self._opener = opener
         self._service: NodeService | None = None
-        self._held_bytes = 0
+        self._held = HeldBodies()
         self._requests = RequestMetrics()
         route = self._route
         execute = route("POST", "/execute", _execute, _MAX_EXECUTE_BYTES)
@@ -190,7 +180,7 @@ class _NodeApp:
             )
         samples = [
             *await call.service.samples(),
-            ("ryecore_node_body_bytes", (), self._held_bytes),
+            ("ryecore_node_body_bytes", (), self._held.size_bytes),
             *self._requests.samples(),
         ]
         return Response(render_metrics(samples, HELP), media_type="text/plain; version=0.0.4")
@@ -219,7 +209,7 @@ class _NodeApp:
                     refused.__cause__ or refused.problem.title,
                 )
                 response, problem = _problem(refused), refused.problem.type
-                if not await _drain(request, max_bytes):
+                if not await drain(request, max_bytes):
                     response.headers["Connection"] = "close"
             except ClientDisconnect:
                 return Response(status_code=400)  # nobody reads it
@@ -248,8 +238,8 @@ class _NodeApp:
         async with await service.gate.admit(head, is_looked_up=not is_execute) as admission:
             if not is_execute:
                 await admission.remember()
-            with _Held(self) as held:
-                body = await _read_bounded(request, head.headers, max_bytes, held)
+            with HeldBody(self._held) as held:
+                body = await read_bounded(request, head.headers, max_bytes, held)
                 service.gate.check_body(head, body)
                 return await handle(_Call(service, request, admission, body))
 
@@ -273,105 +263,6 @@ class _NodeApp:
 # Bodies
 
 
-class _Held:
-    """The bytes of a body, counted among those of all bodies while its request is answered."""
-
-    def __init__(self, app: _NodeApp) -> None:
-        self._app = app
-        self._size_bytes = 0
-
-    def __enter__(self) -> "_Held":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._app._held_bytes -= self._size_bytes
-
-    def grow(self, size_bytes: int) -> None:
-        """Count further bytes.
-
-        Raises:
-            NodeProblem: `busy`: the node holds as many as it takes.
-        """
-        if self._app._held_bytes + size_bytes > _MAX_BODIES_BYTES:
-            raise refusal(
-                "busy",
-                "The node reads as many bodies as it can hold.",
-                next_step="Try again later.",
-                retry_after_s=1,
-            )
-        self._app._held_bytes += size_bytes
-        self._size_bytes += size_bytes
-
-
-async def _read_bounded(
-    request: Request, headers: Mapping[str, str], max_bytes: int, held: _Held
-) -> bytes:
-    """Read a body, counted and bounded as it comes."""
-    length = headers.get("content-length", "")
-    if length.isascii() and length.isdecimal() and int(length[:20]) > max_bytes:
-        raise _too_large(max_bytes)
-    elif not length and "transfer-encoding" not in headers:
-        request.state.body_has_ended = True
-        return b""
-    body = b""
-    with anyio.CancelScope() as scope:
-
-        def start_timer() -> None:
-            scope.deadline = min(scope.deadline, anyio.current_time() + _READ_TIMEOUT_S)
-
-        # A short body has come with its head, and is read without a timer.
-        body = await watched(_read_parts(request, max_bytes, held), start_timer)
-    if scope.cancelled_caught:
-        raise refusal("invalid", "The body didn't come in time.")
-    request.state.body_has_ended = True
-    return body
-
-
-async def _read_parts(request: Request, max_bytes: int, held: _Held) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > max_bytes:
-            raise _too_large(max_bytes)
-        held.grow(len(chunk))
-        parts.append(chunk)
-        if not message.get("more_body", False):
-            return b"".join(parts)
-
-
-async def _drain(request: Request, max_bytes: int) -> bool:
-    """Read the rest of a refused body, so that its sender reads the answer.
-
-    A connection that is closed on unread bytes may lose the answer on its way.
-
-    Returns:
-        Whether the body has ended. One that is longer than any that counts is read no further.
-    """
-    if getattr(request.state, "body_has_ended", False):
-        return True
-    left = max(max_bytes, _BRIEF_BYTES)
-    with anyio.move_on_after(_DRAIN_TIMEOUT_S):
-        while left > 0:
-            message = await request.receive()
-            if message["type"] != "http.request" or not message.get("more_body"):
-                return True
-            left -= len(message.get("body", b""))
-    return False
-
-
-def _too_large(max_bytes: int) -> NodeProblem:
-    return refusal(
-        "too_large",
-        f"The body is larger than {max_bytes:,} bytes.",
-        next_step="Send less at once.",
-    )
-
-
 async def _read_json(call: _Call, kind: type[T]) -> tuple[T, dict[str, Any]]:
     """Read a body as one of the protocol's documents, and as the JSON that it is."""
 
@@ -385,7 +276,7 @@ async def _read_json(call: _Call, kind: type[T]) -> tuple[T, dict[str, Any]]:
             detail = str(problem)[:200]
         raise refusal("invalid", "The request can't be read.", detail=detail)
 
-    return read() if len(call.body) <= _BRIEF_BYTES else await run_in_thread(read)
+    return read() if len(call.body) <= BRIEF_BYTES else await run_in_thread(read)
 
 
 # Answers
