@@ -278,7 +278,8 @@ def _serve(listener: socket.socket, until_closed: socket.socket) -> dict[str, An
         selector.register(one, selectors.EVENT_READ)
     statuses: dict[int, tuple[int, socket.socket]] = {}
     while True:
-        for key, _ in selector.select():
+        # Who was killed and is started again finds its port and its files free.
+        for key, _ in sorted(selector.select(), key=lambda found: found[0].fileobj is listener):
             source: Any = key.fileobj
             if source is until_closed:
                 for watched in statuses:
@@ -314,6 +315,7 @@ def _serve(listener: socket.socket, until_closed: socket.socket) -> dict[str, An
                 selector.unregister(source)
                 if key.data in statuses:
                     signal.pidfd_send_signal(key.data, signal.SIGKILL)
+                    os.waitid(os.P_PIDFD, key.data, os.WEXITED | os.WNOWAIT)
             else:
                 pid, status = statuses.pop(source)
                 selector.unregister(source)
