@@ -11,6 +11,7 @@ PICTURES = ROOT / "docs/assets/pictures"
 
 def _compared(svg: str) -> str:
     """Return a picture without what differs from run to run: hashes, ids, numbers and padding."""
+    svg = re.sub(r"-\d{10}(-[0-9a-f]{8})?\b", "-ID", svg)  # threads of one second have more
     svg = re.sub(r"[0-9a-f]{8,}", "H", svg)
     return re.sub(r"\s+", " ", re.sub(r"-?\d*\.?\d+", "N", svg))
 
