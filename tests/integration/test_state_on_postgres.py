@@ -332,6 +332,24 @@ async def test_a_newer_schema_is_left_alone(
     assert refused.value.next_step == "Upgrade ryecore."
 
 
+async def test_processes_of_an_earlier_version_go_on_after_the_schema_is_upgraded(
+    store: ThreadStore, other: Any
+) -> None:
+    """They call functions of these names, and know no error by which one leaves a fast path."""
+    registry, ledger = store.registry, store.ledger
+    await registry.register("r", "directive:acme/x")
+    await ledger.register("r", Amount(100, 100))
+    await registry.register("c", "directive:acme/x", "r")
+    shares = {"reserves_spend": False, "reserves_tokens": False}
+    await ledger.reserve("c", "r", Amount(100, 100), **shares)
+    await ledger.hold("r", 1, 1, Amount(80, 80))
+    hold = "SELECT hold_alone(%s, 2, 1, 50, 50, 0, 0, NULL, NULL)"  # more than the root has left
+    assert other.execute(hold, ("c",)).fetchone() == (False,)
+    settle = "SELECT settle_alone(%s, 1, 1, 'counted', 80, 80, 0, 0, NULL, NULL)"
+    assert other.execute(settle, ("r",)).fetchone() == (0,)
+    assert (await ledger.account("r")).own == Amount(80, 80)
+
+
 async def test_text_that_the_server_cannot_hold_is_refused(store: ThreadStore) -> None:
     await store.registry.register("a", "directive:acme/x")
     with pytest.raises(InputError, match="NUL"):

@@ -33,9 +33,8 @@ class Transactions(Protocol):
         it is caught.
 
         Args:
-            work: Awaits the operations, in order, and nothing else. It may be called again, if they
-                turn out not to be the usual ones of a thread's beginning or end: nothing has
-                happened then.
+            work: Awaits the operations, in order, and nothing else. A store that tries a fast path
+                first calls it again where that is refused; nothing has happened then.
             tree: A thread to whose tree they all belong, if they do: its root, all below, and what
                 these hand their work on to. A store may let others write other trees meanwhile.
 

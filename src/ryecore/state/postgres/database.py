@@ -24,12 +24,12 @@ from psycopg.conninfo import conninfo_to_dict
 
 from ryecore.errors import StateError
 from ryecore.state.postgres.address import PostgresAddress, address_refused
+from ryecore.state.postgres.budget_functions import FAST_PATH_MISS
 from ryecore.state.postgres.failures import failure_of
+from ryecore.state.postgres.fast_path import DeferredOperations, FastPathMiss
 from ryecore.state.postgres.joining import Ahead, JoiningLog
-from ryecore.state.postgres.promised import OneByOne, Promises
 from ryecore.state.postgres.schema import MIGRATIONS
 from ryecore.state.postgres.session import ServerClock, Session, value_of
-from ryecore.state.postgres.whole_threads import NOT_USUAL
 from ryecore.state.statements import Rows, Statements
 from ryecore.state.waiting import Workers, is_blocking, run_blocking
 
@@ -61,7 +61,7 @@ _IN_TREE: Final = crc32(b"ryecore trees") & 0x7FFFFFFF
 _SHARED: Final = "lock_tree(?, ?, ?, ?, TRUE)"
 """Turns of one tree go beside each other, and never beside its sums."""
 
-_WAITLESS: Final = ("synced",)
+_NON_BLOCKING: Final = ("synced",)
 """The operations that use no connection, so that no worker thread is asked for them."""
 
 WORKERS: Final = Workers("ryecore_postgres_workers", _MOST_CONNECTIONS)
@@ -73,7 +73,7 @@ class _Current(local):
     session: Session | None = None
     tree: str | None = None
     undone: BaseException | None = None
-    promises: Promises | None = None
+    deferred: DeferredOperations | None = None
 
 
 class PostgresDatabase:
@@ -132,14 +132,14 @@ class PostgresDatabase:
                 raise ahead.refused()
 
     @property
-    def promises(self) -> Promises | None:
-        """The operations of this thread's transaction that are noted before any is run, if so."""
-        return self._current.promises
+    def deferred(self) -> DeferredOperations | None:
+        """The operations that this thread's transaction has deferred; None where it runs each."""
+        return self._current.deferred
 
     def _running(self) -> Session | None:
         """Return the transaction of several operations that this thread is in, if any."""
-        if self._current.promises is not None:
-            raise OneByOne  # its results are needed now
+        if self._current.deferred is not None:
+            raise FastPathMiss  # its results are needed now
         return self._current.session
 
     @property
@@ -206,8 +206,8 @@ class PostgresDatabase:
         """Run operations as one transaction; see `Transactions.together`."""
         current = self._current
         if tree is not None and current.session is None:
-            with suppress(OneByOne):
-                return self._all_at_once(work, tree)
+            with suppress(FastPathMiss):
+                return self._as_one_call(work, tree)
         with self.write(tree) as run:
             current.session, current.tree, current.undone = cast("Session", run), tree, None
             try:
@@ -218,21 +218,25 @@ class PostgresDatabase:
                 current.session = current.tree = None
         return result
 
-    def _all_at_once(self, work: Callable[[], Coroutine[Any, Any, T]], tree: str) -> T:
-        """Run operations as one statement; OneByOne where they aren't a usual case."""
+    def _as_one_call(self, work: Callable[[], Coroutine[Any, Any, T]], tree: str) -> T:
+        """Run operations as one call of a stored function.
+
+        Raises:
+            FastPathMiss: There is no function for them, or it has changed nothing.
+        """
         current = self._current
-        current.promises = promises = Promises(tree)
+        current.deferred = deferred = DeferredOperations(tree)
         try:
             result = run_blocking(work())
         finally:
-            current.promises = None
-        function, values = promises.call()
+            current.deferred = None
+        function, values = deferred.as_call()
         if not self.call_in_tree(tree, function, values):
-            raise OneByOne
+            raise FastPathMiss
         return result
 
     def call_in_tree(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
-        """Call a function of the server, within the tree of a thread whose lock it shares.
+        """Call a stored function, within the tree of a thread whose lock it shares.
 
         What the thread's log has to write is written before, in the same statement.
         """
@@ -317,8 +321,8 @@ class PostgresDatabase:
             try:
                 return session.first(query, parameters)
             except psycopg.Error as problem:
-                if problem.sqlstate == NOT_USUAL:
-                    raise OneByOne from None
+                if problem.sqlstate == FAST_PATH_MISS:
+                    raise FastPathMiss from None
                 raise
 
     async def fetch(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
@@ -470,7 +474,7 @@ class _InWorkers:
 
     def __getattr__(self, name: str) -> "Callable[..., Awaitable[Any]]":
         operation = getattr(self._part, name)
-        if name in _WAITLESS:
+        if name in _NON_BLOCKING:
             self.__dict__[name] = operation
             return cast("Callable[..., Awaitable[Any]]", operation)
 

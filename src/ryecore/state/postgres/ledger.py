@@ -13,7 +13,7 @@ from ryecore.policy.budget import Account, Amount, Mark, Settled, Settlement
 from ryecore.state.accounts import ACCOUNT, account_of
 from ryecore.state.model import Cost
 from ryecore.state.postgres.database import PostgresDatabase
-from ryecore.state.postgres.promised import OneByOne
+from ryecore.state.postgres.fast_path import FastPathMiss
 from ryecore.state.postgres.registry import cost_array
 from ryecore.state.refusals import not_registered
 from ryecore.state.sql_ledger import AS_HELD, SqlLedger, whole_numbers
@@ -22,9 +22,9 @@ from ryecore.state.thread_rows import new_lease
 __all__ = ["PostgresLedger"]
 
 
-_EXCHANGE: Final = f"exchange_hold({', '.join('?' * 20)})"
-_HOLD: Final = f"hold_alone({', '.join('?' * 9)})"
-_SETTLE: Final = f"settle_alone({', '.join('?' * 10)})"
+_EXCHANGE: Final = f"exchange_requests({', '.join('?' * 20)})"
+_HOLD: Final = f"hold_request({', '.join('?' * 9)})"
+_SETTLE: Final = f"settle_request({', '.join('?' * 10)})"
 
 _CANCEL, _HAND_OFF = 1, 2
 
@@ -36,23 +36,24 @@ class PostgresLedger(SqlLedger):
         super().__init__(database)
         self._server = database
 
-    # Each usual case is one function of the server. It returns whether it was that; else it has
-    # changed nothing. What the thread's log has to write is written before, in the same statement.
+    # The fast path is a stored function, which returns FALSE or NULL where it has changed nothing.
+    # What the thread's log has to write is written before, in the same statement.
 
     def _call(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
         if self._server.holds_lock:  # an error of the function would undo the whole transaction
             return None
         try:
             return self._server.call_in_tree(thread_id, function, values)
-        except OneByOne:
-            if self._server.promises is not None:
+        except FastPathMiss:
+            if self._server.deferred is not None:
                 raise
             return None
 
     @override
     async def register(self, thread_id: str, ceiling: Amount) -> None:
-        promises = self._server.promises
-        if promises is not None and promises.opens(thread_id, None, *whole_numbers(ceiling)):
+        deferred = self._server.deferred
+        amounts = whole_numbers(ceiling)
+        if deferred is not None and deferred.defer_account(thread_id, None, *amounts):
             return
         await super().register(thread_id, ceiling)
 
@@ -66,9 +67,9 @@ class PostgresLedger(SqlLedger):
         reserves_spend: bool,
         reserves_tokens: bool,
     ) -> Amount:
-        promises, amounts = self._server.promises, whole_numbers(wanted)
-        reserves_all = reserves_spend and reserves_tokens
-        if promises is not None and reserves_all and promises.opens(thread_id, parent_id, *amounts):
+        amounts = whole_numbers(wanted)
+        deferred = self._server.deferred if reserves_spend and reserves_tokens else None
+        if deferred is not None and deferred.defer_account(thread_id, parent_id, *amounts):
             return Amount(*amounts)
         return await super().reserve(
             thread_id,
@@ -106,10 +107,10 @@ class PostgresLedger(SqlLedger):
         mark: Mark = "counted",
         snapshot: Cost | None = None,
     ) -> Settled:
-        promises = self._server.promises
-        if promises is not None and snapshot is None:
+        deferred = self._server.deferred
+        if deferred is not None and snapshot is None:
             charged = Amount(*whole_numbers(actual))
-            if promises.settles(thread_id, (turn, attempt), charged, mark):
+            if deferred.defer_settlement(thread_id, (turn, attempt), charged, mark):
                 return AS_HELD
         cost, is_estimated = (None, None) if snapshot is None else cost_array(snapshot)
         values = (

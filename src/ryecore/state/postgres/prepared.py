@@ -1,10 +1,10 @@
 """Statements that are prepared once for each connection, and run without a cursor.
 
-A thread's usual transactions are one statement each, so its time on this machine is mostly the
-driver's: a cursor adapts values by their types, and rows by theirs, for any statement. These take a
-third of the time through psycopg's wrapper of libpq. The server knows each value's type from the
-statement, so that values are sent as text; and no statement is prepared anew because a number is
-larger than the one before.
+On the fast path a thread's transactions are one statement each, so its time on this machine is
+mostly the driver's: a cursor adapts values by their types, and rows by theirs, for any statement.
+These take a third of the time through psycopg's wrapper of libpq. The server knows each value's
+type from the statement, so that values are sent as text; and no statement is prepared anew because
+a number is larger than the one before.
 
 Source: ADR 053.
 """

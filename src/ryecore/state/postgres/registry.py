@@ -1,4 +1,4 @@
-"""The thread registry in PostgreSQL: a usual thread is registered by one statement.
+"""The thread registry in PostgreSQL, with the fast paths of its operations.
 
 Source: docs/design/threads.md#registry; decisions 35, 36 and 77; ADR 053.
 """
@@ -27,7 +27,7 @@ from ryecore.state.thread_rows import (
 
 __all__ = ["PostgresRegistry", "cost_array"]
 
-_REGISTER: Final = f"SELECT * FROM register_alone({', '.join('?' * 17)})"  # noqa: S608 - constants
+_REGISTER: Final = f"SELECT * FROM register_thread({', '.join('?' * 17)})"  # noqa: S608 - constants
 
 
 class PostgresRegistry(SqlRegistry):
@@ -110,12 +110,12 @@ class PostgresRegistry(SqlRegistry):
         limits: Mapping[str, object] | None = None,
         model: str | None = None,
     ) -> int:
-        promises = self._server.promises
-        if promises is not None:
+        deferred = self._server.deferred
+        if deferred is not None:
             written = None if limits is None else as_json(limits)
             hashed = None if token is None else sha256(token.encode()).hexdigest()
             owned = ownership(owner or current_process())
-            if promises.claims(thread_id, (*owned, owns_process, written, model, hashed)):
+            if deferred.defer_claim(thread_id, (*owned, owns_process, written, model, hashed)):
                 return 1
         return await super().claim(
             thread_id, owner, owns_process=owns_process, token=token, limits=limits, model=model
@@ -132,18 +132,18 @@ class PostgresRegistry(SqlRegistry):
         head: tuple[int, str] | None = None,
         snapshot: Cost | None = None,
     ) -> None:
-        promises = self._server.promises
-        if promises is not None and fence is not None:
+        deferred = self._server.deferred
+        if deferred is not None and fence is not None:
             cost, is_estimated = (None, None) if snapshot is None else cost_array(snapshot)
             at = head or (None, None)
             end = (fence, status, as_json(result), *at, cost, is_estimated)
-            if promises.ends(thread_id, end):
+            if deferred.defer_end(thread_id, end):
                 return
         await super().settle(thread_id, status, result, fence=fence, head=head, snapshot=snapshot)
 
 
 def cost_array(cost: Cost) -> tuple[list[int], bool]:
-    """Return a cost as functions of the server take it: numbers in an array, and the estimate."""
+    """Return a cost as stored functions take it: its numbers, and whether it is an estimate."""
     numbers = [
         cost.turns,
         cost.input_tokens,

@@ -9,8 +9,8 @@ Source: decisions 35 to 40, 77 and 81.
 from collections.abc import Sequence
 from typing import Final
 
-from ryecore.state.postgres.shared_budgets import SHARED_BUDGETS
-from ryecore.state.postgres.whole_threads import WHOLE_THREADS
+from ryecore.state.postgres.budget_functions import BUDGET_FUNCTIONS
+from ryecore.state.postgres.lifecycle_functions import LIFECYCLE_FUNCTIONS
 
 __all__ = ["MIGRATIONS"]
 
@@ -382,7 +382,7 @@ MIGRATIONS: Final[Sequence[str]] = (
     CREATE TRIGGER tell_of_outcome AFTER UPDATE OF outcome ON requests
         FOR EACH ROW EXECUTE FUNCTION tell('changed');
     """,
-    WHOLE_THREADS,
-    SHARED_BUDGETS,
+    BUDGET_FUNCTIONS,
+    LIFECYCLE_FUNCTIONS,
 )
 """The statements that upgrade each version of the schema to the next."""

@@ -41,8 +41,8 @@ class PostgresThreadFiles:
 
     async def end(self, thread_id: str, content: bytes) -> None:
         """Write the file of a thread that has ended, if it has one."""
-        text, promises = content.decode(), self._database.promises
-        if promises is None or not promises.writes_file(thread_id, text):
+        text, deferred = content.decode(), self._database.deferred
+        if deferred is None or not deferred.defer_file(thread_id, text):
             await in_worker(lambda: self._database.put(_END, (text, thread_id)))
 
     async def get(self, thread_id: str) -> bytes:

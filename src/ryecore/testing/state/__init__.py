@@ -18,7 +18,7 @@ from ryecore.testing.state.ledger import LedgerCases
 from ryecore.testing.state.processes import ProcessCases
 from ryecore.testing.state.records import RecordCases
 from ryecore.testing.state.registry import RegistryCases
-from ryecore.testing.state.whole_threads import WholeThreadCases
+from ryecore.testing.state.thread_transactions import ThreadTransactionCases
 
 __all__ = [
     "ApprovalStore",
@@ -43,7 +43,7 @@ __all__ = [
 
 
 class StateConformance(
-    RegistryCases, LedgerCases, WholeThreadCases, ApprovalCases, RecordCases, ProcessCases
+    RegistryCases, LedgerCases, ThreadTransactionCases, ApprovalCases, RecordCases, ProcessCases
 ):
     """What every store must do, with real processes that race and are killed.
 

@@ -1,54 +1,82 @@
-"""Functions of the server for threads that share the budget of the account above.
+"""Stored functions of the budget ledger: a request is held, settled or exchanged by one statement.
 
-What such a thread holds and spends is charged to each account above it, up to the nearest open one
-that reserves. They replace those of the same names that knew only accounts which reserve all: see
-`whole_threads`, whose rules they keep. The accounts above are charged last, from the bottom up.
+They are the fast path: a function does all of its work where nothing stands against it, and nothing
+in any other case. Then it returns FALSE or NULL, or raises `FAST_PATH_MISS`, which undoes its
+transaction, and the rules that both databases share decide, statement by statement.
+
+A function locks the rows of its own thread first, then those of its ancestors from the bottom up,
+so that no two wait for each other. The accounts of ancestors, up to the nearest open one that
+reserves, are charged last, so that their rows are locked for the commit alone.
+
+Processes of an earlier version call hold_alone, settle_alone and exchange_hold, which stay as they
+are until none is left.
 
 Source: docs/design/threads.md#budget; decisions 39, 40 and 77; ADR 053.
 """
 
 from typing import Final
 
-__all__ = ["SHARED_BUDGETS"]
+__all__ = ["BUDGET_FUNCTIONS", "FAST_PATH_MISS"]
 
-SHARED_BUDGETS: Final = """
-CREATE FUNCTION charge_above(
-    above text, on_spend boolean, on_tokens boolean, more_spend bigint, more_tokens bigint,
+FAST_PATH_MISS: Final = "RY001"
+"""The code of the error (SQLSTATE) by which a stored function leaves the fast path."""
+
+BUDGET_FUNCTIONS: Final = """
+ALTER TABLE accounts
+    DROP CONSTRAINT accounts_spend_ceiling_check, DROP CONSTRAINT accounts_spend_own_check,
+    DROP CONSTRAINT accounts_spend_children_check, DROP CONSTRAINT accounts_spend_held_check,
+    DROP CONSTRAINT accounts_spend_reserved_check, DROP CONSTRAINT accounts_spend_cascaded_check,
+    DROP CONSTRAINT accounts_tokens_ceiling_check, DROP CONSTRAINT accounts_tokens_own_check,
+    DROP CONSTRAINT accounts_tokens_children_check, DROP CONSTRAINT accounts_tokens_held_check,
+    DROP CONSTRAINT accounts_tokens_reserved_check, DROP CONSTRAINT accounts_tokens_cascaded_check,
+    ADD CONSTRAINT accounts_amounts_check CHECK (least(
+        spend_ceiling, spend_own, spend_children, spend_held, spend_reserved, spend_cascaded,
+        tokens_ceiling, tokens_own, tokens_children, tokens_held, tokens_reserved, tokens_cascaded
+    ) >= 0);
+ALTER TABLE charges
+    DROP CONSTRAINT charges_held_spend_check, DROP CONSTRAINT charges_held_tokens_check,
+    DROP CONSTRAINT charges_spend_check, DROP CONSTRAINT charges_tokens_check,
+    DROP CONSTRAINT charges_mark_check,
+    ADD CONSTRAINT charges_amounts_and_mark_check
+        CHECK (least(held_spend, held_tokens, spend, tokens) >= 0
+        AND mark IN ('held', 'counted', 'estimated', 'assumed', 'freed'));
+CREATE FUNCTION charge_ancestors(
+    ancestor text, on_spend boolean, on_tokens boolean, more_spend bigint, more_tokens bigint,
     spent bigint, used bigint, holds_spend boolean, holds_tokens boolean
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    next_above text;
+    next_ancestor text;
     ends_spend boolean;
     ends_tokens boolean;
 BEGIN
-    WHILE above IS NOT NULL AND (on_spend OR on_tokens) LOOP
+    WHILE ancestor IS NOT NULL AND (on_spend OR on_tokens) LOOP
         UPDATE accounts SET
             spend_held = spend_held + CASE WHEN on_spend THEN more_spend ELSE 0 END,
             spend_children = spend_children + CASE WHEN on_spend THEN spent ELSE 0 END,
             tokens_held = tokens_held + CASE WHEN on_tokens THEN more_tokens ELSE 0 END,
             tokens_children = tokens_children + CASE WHEN on_tokens THEN used ELSE 0 END
-            WHERE accounts.thread_id = above
+            WHERE accounts.thread_id = ancestor
             AND (NOT (on_spend AND holds_spend) OR spend_own + spend_children + spend_held
                 + spend_reserved + more_spend + spent <= spend_ceiling)
             AND (NOT (on_tokens AND holds_tokens) OR tokens_own + tokens_children + tokens_held
                 + tokens_reserved + more_tokens + used <= tokens_ceiling)
             RETURNING parent_id, state = 'open' AND reserves_spend,
-                state = 'open' AND reserves_tokens INTO next_above, ends_spend, ends_tokens;
+                state = 'open' AND reserves_tokens INTO next_ancestor, ends_spend, ends_tokens;
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'less is left above' USING ERRCODE = 'RY001';
+            RAISE EXCEPTION 'an ancestor has too little left' USING ERRCODE = 'RY001';
         END IF;
-        above := next_above;
+        ancestor := next_ancestor;
         on_spend := on_spend AND NOT ends_spend;
         on_tokens := on_tokens AND NOT ends_tokens;
     END LOOP;
 END $$;
-CREATE OR REPLACE FUNCTION hold_alone(
+CREATE FUNCTION hold_request(
     of_thread text, held_turn bigint, held_attempt bigint, more_spend bigint,
     more_tokens bigint, lease double precision, lease_machine double precision,
     head_length bigint, head_digest text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    above text;
+    ancestor text;
     on_spend boolean;
     on_tokens boolean;
 BEGIN
@@ -59,7 +87,7 @@ BEGIN
         AND tokens_own + tokens_children + tokens_held + tokens_reserved + more_tokens
             <= tokens_ceiling
         RETURNING parent_id, NOT reserves_spend, NOT reserves_tokens
-            INTO above, on_spend, on_tokens;
+            INTO ancestor, on_spend, on_tokens;
     IF NOT FOUND THEN
         RETURN FALSE;
     END IF;
@@ -77,12 +105,12 @@ BEGIN
         transcript_digest = coalesce(head_digest, transcript_digest)
         WHERE thread_id = of_thread;
     IF on_spend OR on_tokens THEN
-        PERFORM charge_above(above, on_spend, on_tokens, more_spend, more_tokens, 0, 0,
+        PERFORM charge_ancestors(ancestor, on_spend, on_tokens, more_spend, more_tokens, 0, 0,
             more_spend > 0, more_tokens > 0);
     END IF;
     RETURN TRUE;
 END $$;
-CREATE OR REPLACE FUNCTION settle_alone(
+CREATE FUNCTION settle_request(
     of_thread text, settled_turn bigint, settled_attempt bigint, settled_mark text,
     spent bigint, used bigint, lease double precision, lease_machine double precision,
     cost bigint[], is_estimated boolean
@@ -90,7 +118,7 @@ CREATE OR REPLACE FUNCTION settle_alone(
 DECLARE
     freed_spend bigint;
     freed_tokens bigint;
-    above text;
+    ancestor text;
     on_spend boolean;
     on_tokens boolean;
     requests int;
@@ -110,7 +138,7 @@ BEGIN
         tokens_held = tokens_held - freed_tokens, tokens_own = tokens_own + used
         WHERE accounts.thread_id = of_thread
         RETURNING parent_id, NOT reserves_spend, NOT reserves_tokens
-            INTO above, on_spend, on_tokens;
+            INTO ancestor, on_spend, on_tokens;
     IF cost IS NOT NULL THEN
         UPDATE threads SET lease_until = lease, lease_machine_s = lease_machine,
             turns = cost[1], input_tokens = cost[2], output_tokens = cost[3],
@@ -124,12 +152,12 @@ BEGIN
         + 2 * CAST(handoff_requested AS int) INTO requests
         FROM threads WHERE thread_id = of_thread;
     IF on_spend OR on_tokens THEN
-        PERFORM charge_above(above, on_spend, on_tokens, -freed_spend, -freed_tokens, spent, used,
-            FALSE, FALSE);
+        PERFORM charge_ancestors(ancestor, on_spend, on_tokens, -freed_spend, -freed_tokens,
+            spent, used, FALSE, FALSE);
     END IF;
     RETURN requests;
 END $$;
-CREATE OR REPLACE FUNCTION exchange_hold(
+CREATE FUNCTION exchange_requests(
     lock_group int, lock_id int, of_thread text,
     settled_turn bigint, settled_attempt bigint, settled_mark text,
     freed_spend bigint, freed_tokens bigint, spent bigint, used bigint,
@@ -138,7 +166,7 @@ CREATE OR REPLACE FUNCTION exchange_hold(
     cost bigint[], is_estimated boolean, head_length bigint, head_digest text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    above text;
+    ancestor text;
     on_spend boolean;
     on_tokens boolean;
 BEGIN
@@ -164,7 +192,7 @@ BEGIN
             AND it.completed_at IS NULL
             AND NOT (it.cancel_requested OR it.kill_requested OR it.handoff_requested))
         RETURNING parent_id, NOT reserves_spend, NOT reserves_tokens
-            INTO above, on_spend, on_tokens;
+            INTO ancestor, on_spend, on_tokens;
     IF NOT FOUND THEN
         RETURN FALSE;
     END IF;
@@ -182,103 +210,10 @@ BEGIN
         transcript_length = head_length, transcript_digest = head_digest
         WHERE thread_id = of_thread;
     IF on_spend OR on_tokens THEN
-        PERFORM charge_above(above, on_spend, on_tokens, more_spend - freed_spend,
+        PERFORM charge_ancestors(ancestor, on_spend, on_tokens, more_spend - freed_spend,
             more_tokens - freed_tokens, spent, used, more_spend > 0, more_tokens > 0);
     END IF;
     RETURN TRUE;
 END $$;
-CREATE OR REPLACE FUNCTION end_alone(
-    of_thread text, of_fence bigint, of_status text, result text,
-    head_length bigint, head_digest text, cost bigint[], is_estimated boolean,
-    settled_turn bigint, settled_attempt bigint, settled_mark text,
-    spent bigint, used bigint, file text
-) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE
-    own accounts;
-    freed_spend bigint := 0;
-    freed_tokens bigint := 0;
-BEGIN
-    IF settled_turn IS NOT NULL THEN
-        SELECT held_spend, held_tokens INTO freed_spend, freed_tokens FROM charges
-            WHERE charges.thread_id = of_thread
-            AND turn = settled_turn AND attempt = settled_attempt AND mark = 'held'
-            AND held_spend >= spent AND held_tokens >= used;
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'not the usual request' USING ERRCODE = 'RY001';
-        END IF;
-    END IF;
-    UPDATE accounts SET state = of_status,
-        spend_held = 0, spend_own = spend_own + spent,
-        spend_cascaded = spend_own + spent + spend_children,
-        tokens_held = 0, tokens_own = tokens_own + used,
-        tokens_cascaded = tokens_own + used + tokens_children
-        WHERE accounts.thread_id = of_thread
-        AND state = 'open' AND NOT stopped
-        AND spend_held = freed_spend AND spend_reserved = 0 AND spend_cascaded = 0
-        AND tokens_held = freed_tokens AND tokens_reserved = 0 AND tokens_cascaded = 0
-        RETURNING * INTO own;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'not the usual account' USING ERRCODE = 'RY001';
-    END IF;
-    IF settled_turn IS NOT NULL THEN
-        UPDATE charges SET spend = spent, tokens = used, mark = settled_mark
-            WHERE charges.thread_id = of_thread
-            AND turn = settled_turn AND attempt = settled_attempt AND mark = 'held'
-            AND held_spend = freed_spend AND held_tokens = freed_tokens;
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'it was settled before' USING ERRCODE = 'RY001';
-        END IF;
-    END IF;
-    PERFORM FROM charges WHERE charges.thread_id = of_thread AND mark = 'held';
-    IF FOUND THEN
-        RAISE EXCEPTION 'another request is held' USING ERRCODE = 'RY001';
-    END IF;
-    UPDATE threads SET status = of_status, fence = fence + 1,
-        updated_at = to_char(statement_timestamp() AT TIME ZONE 'UTC',
-            'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-        completed_at = to_char(statement_timestamp() AT TIME ZONE 'UTC',
-            'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-        transcript_length = coalesce(head_length, transcript_length),
-        transcript_digest = coalesce(head_digest, transcript_digest),
-        turns = coalesce(cost[1], turns), input_tokens = coalesce(cost[2], input_tokens),
-        output_tokens = coalesce(cost[3], output_tokens),
-        spend_microcents = coalesce(cost[4], spend_microcents),
-        cost_estimated = coalesce(is_estimated, cost_estimated),
-        cached_tokens = coalesce(cost[5], cached_tokens),
-        unpriced = coalesce(cost[6], unpriced),
-        cache_saved_microcents = coalesce(cost[7], cache_saved_microcents)
-        WHERE threads.thread_id = of_thread AND fence = of_fence AND completed_at IS NULL
-        AND NOT (cancel_requested OR kill_requested OR handoff_requested);
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'not the usual row' USING ERRCODE = 'RY001';
-    END IF;
-    INSERT INTO results (thread_id, body) VALUES (of_thread, result)
-        ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body;
-    IF file IS NOT NULL THEN
-        UPDATE thread_files SET body = file WHERE thread_files.thread_id = of_thread;
-    END IF;
-    IF own.parent_id IS NOT NULL AND (own.reserves_spend OR own.reserves_tokens) THEN
-        UPDATE accounts SET
-            spend_children = spend_children
-                + CASE WHEN own.reserves_spend THEN own.spend_cascaded ELSE 0 END,
-            spend_reserved = spend_reserved
-                - CASE WHEN own.reserves_spend THEN own.spend_ceiling ELSE 0 END,
-            tokens_children = tokens_children
-                + CASE WHEN own.reserves_tokens THEN own.tokens_cascaded ELSE 0 END,
-            tokens_reserved = tokens_reserved
-                - CASE WHEN own.reserves_tokens THEN own.tokens_ceiling ELSE 0 END
-            WHERE accounts.thread_id = own.parent_id AND state = 'open'
-            AND (reserves_spend OR NOT own.reserves_spend)
-            AND (reserves_tokens OR NOT own.reserves_tokens);
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'not the usual account above' USING ERRCODE = 'RY001';
-        END IF;
-    END IF;
-    IF settled_turn IS NOT NULL AND NOT (own.reserves_spend AND own.reserves_tokens) THEN
-        PERFORM charge_above(own.parent_id, NOT own.reserves_spend, NOT own.reserves_tokens,
-            -freed_spend, -freed_tokens, spent, used, FALSE, FALSE);
-    END IF;
-    RETURN TRUE;
-END $$;
 """
-"""Charges the accounts above; holds, settles, and does both at once; ends a thread."""
+"""Charges ancestors; holds a request, settles it, and exchanges one for the next."""

@@ -1,7 +1,7 @@
-"""Cases: a thread that begins and ends in one transaction each, as its lifecycle does.
+"""Cases: a thread begins in one transaction, and ends in one, as its lifecycle has it.
 
-A store may do the usual of these transactions in another way than their operations one by one.
-What they come to is the same.
+A store may have a fast path for such a transaction. Its outcome must be that of the operations one
+by one.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ from ryecore.testing.state.bench import (
     state_case,
 )
 
-__all__ = ["WholeThreadCases"]
+__all__ = ["ThreadTransactionCases"]
 
 _ITEM: Final = "directive:acme/x"
 _LIMITS: Final = {"turns": 3}
@@ -34,7 +34,7 @@ _HEAD: Final = (7, "ab" * 32)
 
 @frozen
 class _Situation:
-    """What a child meets; the rest is as usual.
+    """What happens to a child; what isn't named is as on the fast path.
 
     Attributes:
         wanted: What it wants of its parent, which has 1,000 of both.
@@ -104,7 +104,7 @@ async def _spawn(store: StateStore, name: str, *, reserves: bool) -> None:
 
 
 _SITUATIONS: Final[Mapping[str, _Situation]] = {
-    "as usual": _Situation(),
+    "nothing special": _Situation(),
     "all that is left": _Situation(Amount(1000, 1000)),
     "more than is left": _Situation(Amount(5000, 300)),
     "a parent that holds": _Situation(before=_hold_above),
@@ -125,21 +125,25 @@ _SITUATIONS: Final[Mapping[str, _Situation]] = {
 }
 
 
-class WholeThreadCases(StateCases):
-    """A thread that begins and ends in one transaction each."""
+class ThreadTransactionCases(StateCases):
+    """A thread begins in one transaction, and ends in one."""
 
     @state_case
-    async def test_a_whole_beginning_and_end(self, store: StateStore, place: Place) -> None:
-        """They come to what their operations come to one by one, in whatever they meet."""
+    async def test_a_begin_and_an_end_in_one_transaction_each(
+        self, store: StateStore, place: Place
+    ) -> None:
+        """Their outcome is that of their operations one by one, in each situation."""
         for number, (title, situation) in enumerate(_SITUATIONS.items()):
             came = [
-                await _live(store, f"{way}{number}", situation, whole=way == "whole")
-                for way in ("single", "whole")
+                await _live(store, f"{way}{number}", situation, together=way == "together")
+                for way in ("single", "together")
             ]
             equal(came[1], came[0], f"a thread that meets {title}")
 
     @state_case
-    async def test_a_whole_beginning_that_is_refused(self, store: StateStore, place: Place) -> None:
+    async def test_a_begin_in_one_transaction_that_is_refused(
+        self, store: StateStore, place: Place
+    ) -> None:
         """Neither its account nor its row changes, nor the account above."""
         registry, ledger = store.registry, store.ledger
         await _root(store, "r")
@@ -152,18 +156,20 @@ class WholeThreadCases(StateCases):
             await ledger.reserve("c", "r", Amount(5, 5), reserves_spend=True, reserves_tokens=True)
             return await registry.claim("c", **more)
 
-        together = registry.together(partial(begin, token="another"), tree="c")
-        await raises(ThreadConflict, together)
+        refused = registry.together(partial(begin, token="another"), tree="c")
+        await raises(ThreadConflict, refused)
         equal((await registry.get_thread("c"), await ledger.account("r")), before, "the rows")
         await ledger.hold("r", 2, 1, Amount(999, 1))
         await raises(InsufficientBudget, registry.together(begin, tree="c"))
         equal((await registry.get_thread("c")).status, "created", "the refused child")
 
     @state_case
-    async def test_a_whole_end_that_is_refused(self, store: StateStore, place: Place) -> None:
+    async def test_an_end_in_one_transaction_that_is_refused(
+        self, store: StateStore, place: Place
+    ) -> None:
         """Of an owner whose thread was taken over, neither the row changes nor an account."""
         await _root(store, "r")
-        await _begin(store, "c", "r", Amount(5, 5), (True, True), whole=True)
+        await _begin(store, "c", "r", Amount(5, 5), (True, True), together=True)
         await store.ledger.hold("c", 1, 1, Amount(5, 5))
 
         async def rows() -> Sequence[object]:
@@ -172,7 +178,7 @@ class WholeThreadCases(StateCases):
             return *accounts, charges, await store.registry.get_thread("c")
 
         before = await rows()
-        await raises(ThreadConflict, _end(store, "c", Amount(1, 1), 2, whole=True))
+        await raises(ThreadConflict, _end(store, "c", Amount(1, 1), 2, together=True))
         equal(await rows(), before, "what the end would have changed")
 
     @state_case
@@ -195,7 +201,9 @@ class WholeThreadCases(StateCases):
         equal(found, [False, True, True, True, False], "whether children run")
 
     @process_case
-    async def test_whole_threads_of_eight_processes(self, store: StateStore, place: Place) -> None:
+    async def test_threads_of_eight_processes_below_one_parent(
+        self, store: StateStore, place: Place
+    ) -> None:
         """Below one parent, which is too small for all of them at once, every sum is exact."""
         await _root(store, "r")
 
@@ -204,12 +212,12 @@ class WholeThreadCases(StateCases):
             while done < _ROUNDS:
                 child = f"c-{number}-{done}"
                 try:
-                    await _begin(store, child, "r", Amount(200, 200), (True, True), whole=True)
+                    await _begin(store, child, "r", Amount(200, 200), (True, True), together=True)
                 except InsufficientBudget:
                     await store.registry.settle(child, "error", {})
                 else:
                     await store.ledger.hold(child, 1, 1, Amount(5, 5), head=_HEAD)
-                    await _end(store, child, Amount(1, 2), 1, whole=True)
+                    await _end(store, child, Amount(1, 2), 1, together=True)
                 done += 1
             return len([
                 one for one in range(done)
@@ -230,8 +238,8 @@ class WholeThreadCases(StateCases):
             ledger, spent = store.ledger, 0
             for one in range(_ROUNDS // 2):
                 child, below = f"c-{number}-{one}", f"b-{number}-{one}"
-                await _begin(store, child, "r", Amount(10**6, 10**6), _SHARES, whole=True)
-                await _begin(store, below, child, Amount(10**6, 10**6), _SHARES, whole=True)
+                await _begin(store, child, "r", Amount(10**6, 10**6), _SHARES, together=True)
+                await _begin(store, below, child, Amount(10**6, 10**6), _SHARES, together=True)
                 for name, attempt in ((child, 1), (below, 1), ("r", number * _ROUNDS + one + 1)):
                     try:
                         await ledger.hold(name, 1, attempt, Amount(90, 90), head=_HEAD)
@@ -265,7 +273,7 @@ async def _root(store: StateStore, name: str) -> None:
 
 
 async def _live(
-    store: StateStore, name: str, situation: _Situation, *, whole: bool
+    store: StateStore, name: str, situation: _Situation, *, together: bool
 ) -> Sequence[object]:
     """Live through a situation, below a root; return what it came to, without names."""
     child = f"{name}-child"
@@ -274,12 +282,12 @@ async def _live(
     came: list[object] = []
     if situation.before is not None:
         await situation.before(store, name)
-    began = _begin(store, child, name, situation.wanted, situation.reserves, whole=whole)
+    began = _begin(store, child, name, situation.wanted, situation.reserves, together=together)
     came.append(await _told(began))
     came.append(await _told(store.ledger.hold(child, 1, 1, _HELD, head=_HEAD)))
     if situation.meanwhile is not None:
         came.append(await _told(situation.meanwhile(store, name)))
-    came.append(await _told(_end(store, child, situation.spent, 1, whole=whole)))
+    came.append(await _told(_end(store, child, situation.spent, 1, together=together)))
     for one in (name, child, f"{name}-below"):
         try:
             account, row = await store.ledger.account(one), await store.registry.get_thread(one)
@@ -313,7 +321,7 @@ async def _begin(
     wanted: Amount,
     reserves: tuple[bool, bool],
     *,
-    whole: bool,
+    together: bool,
 ) -> Sequence[object]:
     if child not in [one.thread_id for one in await store.registry.list_children(parent)]:
         await store.registry.register(child, _ITEM, parent)
@@ -325,14 +333,14 @@ async def _begin(
         limits = {**_LIMITS, "tokens": granted.tokens}
         return granted, await store.registry.claim(child, limits=limits, model="fake/m")
 
-    return await (store.registry.together(begin, tree=child) if whole else begin())
+    return await (store.registry.together(begin, tree=child) if together else begin())
 
 
-async def _end(store: StateStore, child: str, spent: Amount, fence: int, *, whole: bool) -> None:
+async def _end(store: StateStore, child: str, spent: Amount, fence: int, *, together: bool) -> None:
     async def end() -> None:
         await store.ledger.settle(child, 1, 1, spent)
         await store.registry.settle(
             child, "completed", {"text": "x"}, fence=fence, head=_HEAD, snapshot=Cost(1, 2, 3, 30)
         )
 
-    await (store.registry.together(end, tree=child) if whole else end())
+    await (store.registry.together(end, tree=child) if together else end())

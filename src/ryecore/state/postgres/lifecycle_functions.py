@@ -1,74 +1,17 @@
-"""Functions of the server for a thread's beginning and end: each is one statement.
+"""Stored functions of a thread's lifecycle: registered, begun and ended in one statement each.
 
-They are the usual cases: accounts reserve all that they spend, nobody has asked the thread to stop,
-and nothing was done before. In any other case they change nothing, or raise `NOT_USUAL`, which
-undoes their transaction, and the operations are run one by one. So the rules of all other cases are
-written once, for both databases.
+They are the fast path, as those of `budget_functions` are, and lock rows in the same order. They
+share the lock of the thread's tree, as turns do.
 
-They share the tree's lock, as turns do. What they change of an account above is one UPDATE with its
-condition in it, the last of the function, so that this row is locked for the commit alone. Each
-locks the rows of its own thread first, then that above, so that none waits in a circle.
-
-Source: docs/design/threads.md#budget; decisions 39, 40 and 77; ADR 053.
+Source: docs/design/threads.md#registry; decisions 35 to 40 and 77; ADR 053.
 """
 
 from typing import Final
 
-__all__ = ["NOT_USUAL", "WHOLE_THREADS"]
+__all__ = ["LIFECYCLE_FUNCTIONS"]
 
-NOT_USUAL: Final = "RY001"
-"""The code of the error of a case that isn't the usual one."""
-
-WHOLE_THREADS: Final = """
-ALTER TABLE accounts
-    DROP CONSTRAINT accounts_spend_ceiling_check, DROP CONSTRAINT accounts_spend_own_check,
-    DROP CONSTRAINT accounts_spend_children_check, DROP CONSTRAINT accounts_spend_held_check,
-    DROP CONSTRAINT accounts_spend_reserved_check, DROP CONSTRAINT accounts_spend_cascaded_check,
-    DROP CONSTRAINT accounts_tokens_ceiling_check, DROP CONSTRAINT accounts_tokens_own_check,
-    DROP CONSTRAINT accounts_tokens_children_check, DROP CONSTRAINT accounts_tokens_held_check,
-    DROP CONSTRAINT accounts_tokens_reserved_check, DROP CONSTRAINT accounts_tokens_cascaded_check,
-    ADD CONSTRAINT nothing_is_negative CHECK (least(
-        spend_ceiling, spend_own, spend_children, spend_held, spend_reserved, spend_cascaded,
-        tokens_ceiling, tokens_own, tokens_children, tokens_held, tokens_reserved, tokens_cascaded
-    ) >= 0);
-ALTER TABLE charges
-    DROP CONSTRAINT charges_held_spend_check, DROP CONSTRAINT charges_held_tokens_check,
-    DROP CONSTRAINT charges_spend_check, DROP CONSTRAINT charges_tokens_check,
-    DROP CONSTRAINT charges_mark_check,
-    ADD CONSTRAINT nothing_is_negative CHECK (least(held_spend, held_tokens, spend, tokens) >= 0
-        AND mark IN ('held', 'counted', 'estimated', 'assumed', 'freed'));
-CREATE OR REPLACE FUNCTION hold_alone(
-    of_thread text, held_turn bigint, held_attempt bigint, more_spend bigint,
-    more_tokens bigint, lease double precision, lease_machine double precision,
-    head_length bigint, head_digest text
-) RETURNS boolean LANGUAGE plpgsql AS $$
-BEGIN
-    UPDATE accounts SET
-        spend_held = spend_held + more_spend, tokens_held = tokens_held + more_tokens
-        WHERE accounts.thread_id = of_thread
-        AND state = 'open' AND NOT stopped AND reserves_spend AND reserves_tokens
-        AND spend_own + spend_children + spend_held + spend_reserved + more_spend <= spend_ceiling
-        AND tokens_own + tokens_children + tokens_held + tokens_reserved + more_tokens
-            <= tokens_ceiling;
-    IF NOT FOUND THEN
-        RETURN FALSE;
-    END IF;
-    INSERT INTO charges (thread_id, turn, attempt, held_spend, held_tokens)
-        VALUES (of_thread, held_turn, held_attempt, more_spend, more_tokens)
-        ON CONFLICT DO NOTHING;
-    IF NOT FOUND THEN -- this try has a charge
-        UPDATE accounts SET
-            spend_held = spend_held - more_spend, tokens_held = tokens_held - more_tokens
-            WHERE accounts.thread_id = of_thread;
-        RETURN FALSE;
-    END IF;
-    UPDATE threads SET lease_until = lease, lease_machine_s = lease_machine,
-        transcript_length = coalesce(head_length, transcript_length),
-        transcript_digest = coalesce(head_digest, transcript_digest)
-        WHERE thread_id = of_thread;
-    RETURN TRUE;
-END $$;
-CREATE FUNCTION register_alone(
+LIFECYCLE_FUNCTIONS: Final = """
+CREATE FUNCTION register_thread(
     lock_group int, lock_id int, tree_group int, of_thread text, of_item text, of_parent text,
     of_model text, of_limits text, of_labels text, of_queue text,
     of_boot text, of_pid_namespace bigint, of_pid bigint, of_start bigint, of_time bigint,
@@ -102,15 +45,15 @@ BEGIN
         at := NULL;
     END IF;
 END $$;
-CREATE FUNCTION begin_alone(
-    of_thread text, above text, spend bigint, tokens bigint,
+CREATE FUNCTION begin_thread(
+    of_thread text, parent text, spend bigint, tokens bigint,
     of_boot text, of_pid_namespace bigint, of_pid bigint, of_start bigint, of_time bigint,
     lease double precision, lease_machine double precision,
     is_own_process boolean, of_limits text, of_model text, of_token text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    IF above IS NOT NULL THEN
-        PERFORM FROM accounts WHERE thread_id = above
+    IF parent IS NOT NULL THEN
+        PERFORM FROM accounts WHERE thread_id = parent
             AND state = 'open' AND NOT stopped AND reserves_spend AND reserves_tokens
             AND spend_own + spend_children + spend_held + spend_reserved + spend
                 <= spend_ceiling
@@ -133,27 +76,27 @@ BEGIN
         RETURN FALSE;
     END IF;
     INSERT INTO accounts (thread_id, parent_id, reserves_spend, reserves_tokens,
-        spend_ceiling, tokens_ceiling) VALUES (of_thread, above, TRUE, TRUE, spend, tokens)
+        spend_ceiling, tokens_ceiling) VALUES (of_thread, parent, TRUE, TRUE, spend, tokens)
         ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'it has an account' USING ERRCODE = 'RY001';
+        RAISE EXCEPTION 'the thread has an account already' USING ERRCODE = 'RY001';
     END IF;
-    IF above IS NOT NULL THEN
+    IF parent IS NOT NULL THEN
         UPDATE accounts SET spend_reserved = spend_reserved + spend,
             tokens_reserved = tokens_reserved + tokens
-            WHERE accounts.thread_id = above
+            WHERE accounts.thread_id = parent
             AND state = 'open' AND NOT stopped AND reserves_spend AND reserves_tokens
             AND spend_own + spend_children + spend_held + spend_reserved + spend
                 <= spend_ceiling
             AND tokens_own + tokens_children + tokens_held + tokens_reserved + tokens
                 <= tokens_ceiling;
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'another one has taken it' USING ERRCODE = 'RY001';
+            RAISE EXCEPTION 'another thread has reserved what was left' USING ERRCODE = 'RY001';
         END IF;
     END IF;
     RETURN TRUE;
 END $$;
-CREATE FUNCTION end_alone(
+CREATE FUNCTION end_thread(
     of_thread text, of_fence bigint, of_status text, result text,
     head_length bigint, head_digest text, cost bigint[], is_estimated boolean,
     settled_turn bigint, settled_attempt bigint, settled_mark text,
@@ -170,7 +113,8 @@ BEGIN
             AND turn = settled_turn AND attempt = settled_attempt AND mark = 'held'
             AND held_spend >= spent AND held_tokens >= used;
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'not the usual request' USING ERRCODE = 'RY001';
+            RAISE EXCEPTION 'the request was settled, or cost more than was held'
+                USING ERRCODE = 'RY001';
         END IF;
     END IF;
     UPDATE accounts SET state = of_status,
@@ -179,12 +123,13 @@ BEGIN
         tokens_held = 0, tokens_own = tokens_own + used,
         tokens_cascaded = tokens_own + used + tokens_children
         WHERE accounts.thread_id = of_thread
-        AND state = 'open' AND NOT stopped AND reserves_spend AND reserves_tokens
+        AND state = 'open' AND NOT stopped
         AND spend_held = freed_spend AND spend_reserved = 0 AND spend_cascaded = 0
         AND tokens_held = freed_tokens AND tokens_reserved = 0 AND tokens_cascaded = 0
         RETURNING * INTO own;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'not the usual account' USING ERRCODE = 'RY001';
+        RAISE EXCEPTION 'the account has ended, or has other holds or reservations'
+            USING ERRCODE = 'RY001';
     END IF;
     IF settled_turn IS NOT NULL THEN
         UPDATE charges SET spend = spent, tokens = used, mark = settled_mark
@@ -192,7 +137,7 @@ BEGIN
             AND turn = settled_turn AND attempt = settled_attempt AND mark = 'held'
             AND held_spend = freed_spend AND held_tokens = freed_tokens;
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'it was settled before' USING ERRCODE = 'RY001';
+            RAISE EXCEPTION 'the request was settled meanwhile' USING ERRCODE = 'RY001';
         END IF;
     END IF;
     PERFORM FROM charges WHERE charges.thread_id = of_thread AND mark = 'held';
@@ -216,23 +161,34 @@ BEGIN
         WHERE threads.thread_id = of_thread AND fence = of_fence AND completed_at IS NULL
         AND NOT (cancel_requested OR kill_requested OR handoff_requested);
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'not the usual row' USING ERRCODE = 'RY001';
+        RAISE EXCEPTION 'the thread has ended, or was asked to stop' USING ERRCODE = 'RY001';
     END IF;
     INSERT INTO results (thread_id, body) VALUES (of_thread, result)
         ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body;
     IF file IS NOT NULL THEN
         UPDATE thread_files SET body = file WHERE thread_files.thread_id = of_thread;
     END IF;
-    IF own.parent_id IS NOT NULL THEN
-        UPDATE accounts SET spend_children = spend_children + own.spend_cascaded,
-            spend_reserved = spend_reserved - own.spend_ceiling,
-            tokens_children = tokens_children + own.tokens_cascaded,
-            tokens_reserved = tokens_reserved - own.tokens_ceiling
-            WHERE accounts.thread_id = own.parent_id
-            AND state = 'open' AND reserves_spend AND reserves_tokens;
+    IF own.parent_id IS NOT NULL AND (own.reserves_spend OR own.reserves_tokens) THEN
+        UPDATE accounts SET
+            spend_children = spend_children
+                + CASE WHEN own.reserves_spend THEN own.spend_cascaded ELSE 0 END,
+            spend_reserved = spend_reserved
+                - CASE WHEN own.reserves_spend THEN own.spend_ceiling ELSE 0 END,
+            tokens_children = tokens_children
+                + CASE WHEN own.reserves_tokens THEN own.tokens_cascaded ELSE 0 END,
+            tokens_reserved = tokens_reserved
+                - CASE WHEN own.reserves_tokens THEN own.tokens_ceiling ELSE 0 END
+            WHERE accounts.thread_id = own.parent_id AND state = 'open'
+            AND (reserves_spend OR NOT own.reserves_spend)
+            AND (reserves_tokens OR NOT own.reserves_tokens);
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'not the usual account above' USING ERRCODE = 'RY001';
+            RAISE EXCEPTION 'the account of the parent has ended, or reserves nothing'
+                USING ERRCODE = 'RY001';
         END IF;
+    END IF;
+    IF settled_turn IS NOT NULL AND NOT (own.reserves_spend AND own.reserves_tokens) THEN
+        PERFORM charge_ancestors(own.parent_id, NOT own.reserves_spend, NOT own.reserves_tokens,
+            -freed_spend, -freed_tokens, spent, used, FALSE, FALSE);
     END IF;
     RETURN TRUE;
 END $$;
@@ -255,4 +211,4 @@ BEGIN
     RETURN TRUE;
 END $$;
 """
-"""Registers a thread; opens its account and claims it; opens its log; holds; ends it."""
+"""Registers a thread; opens its account and claims its row; ends it; opens its log."""
