@@ -323,6 +323,11 @@ def test_tokens_are_bound_to_a_key_that_is_kept_and_that_each_request_proves(
     request.add_header("Authorization", f"DPoP {token}")  # without the key
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(request, timeout=10)
+    kept = json.loads(token_file(workspace).read_text())
+    token_file(workspace).write_text(json.dumps({**kept, "dpop_key": "not a key"}))
+    with workspace.sync() as rye, pytest.raises(McpError, match="401") as refused:
+        rye.execute(ref)
+    assert f"rye mcp login {SERVER}" in refused.value.next_step
 
 
 def command(workspace: Workspace, *words: str) -> Forked:

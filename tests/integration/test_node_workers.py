@@ -157,7 +157,7 @@ async def test_a_directive_comes_home_from_a_worker_with_its_events_cost_and_pro
     assert await rows_of(state, "queue, status") == [("default", "completed")]
 
 
-async def test_what_a_worker_of_another_version_tells_is_an_error_that_says_so_and_the_cost(
+async def test_an_outcome_of_a_worker_of_another_version_is_an_error_with_the_cost(
     planned: PlannedWorkspace, node: ServedNode, start_worker: StartWorker, state: str
 ) -> None:
     planned.write("short", ["mark", {"text": "once"}])
@@ -175,7 +175,7 @@ async def test_what_a_worker_of_another_version_tells_is_an_error_that_says_so_a
         with anyio.fail_after(30):
             done = await rye.execute("directive:acme/short", thread="fork", target="remote:gpu")
     assert done.status == "error"
-    assert "has the version 2, and this node reads 1" in str(done.error)
+    assert "has version 2, and this node reads version 1" in str(done.error)
     assert "Install the same version" in str(done.error)
     assert done.cost.spend_microcents == 2 * COST
     assert (planned.root / "marks").read_text() == "once\n"

@@ -99,7 +99,7 @@ def work(
         from ryecore.remote.queued import missing_dbos  # noqa: PLC0415 - its package is an extra
 
         try:
-            from ryecore.actions.targets.run_lines import LOG  # noqa: PLC0415
+            from ryecore.actions.targets.run_log import LOG  # noqa: PLC0415
             from ryecore.node.hosts import HostOptions  # noqa: PLC0415
             from ryecore.node.work import QueueWorker  # noqa: PLC0415
             from ryecore.remote.dbos_queue import QueueBounds  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The authorization of a client that acts for itself, or by what a platform vouches for.
+"""The authorization of a client without a person: client credentials, or a JWT assertion.
 
 It has a secret or a private key (RFC 6749, section 4.4), or presents an assertion (RFC 7523): the
 token of its workload's platform, or what an enterprise's identity provider gives for an ID token.
@@ -9,7 +9,7 @@ https://modelcontextprotocol.io/extensions/auth/enterprise-managed-authorization
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 from urllib.parse import parse_qsl
 
 import httpx2
@@ -36,7 +36,7 @@ _ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 _MAX_TOKEN_BYTES: Final = 64 * 1024
 _TIMEOUT_S: Final = 30.0
 
-Assertion = Callable[[], Awaitable[str]]
+Assertion: TypeAlias = Callable[[], Awaitable[str]]
 
 
 class _AssertionProvider(ClientCredentialsOAuthProvider):
@@ -46,10 +46,9 @@ class _AssertionProvider(ClientCredentialsOAuthProvider):
         self, url: str, oauth: OAuthSetting, storage: TokenStorage, assertion: Assertion
     ) -> None:
         client_id = oauth.client_id or ""
-        is_posted = oauth.token_endpoint_auth_method == "client_secret_post"
         super().__init__(
             url, storage, client_id, oauth.client_secret or "",
-            token_endpoint_auth_method="client_secret_post" if is_posted else "client_secret_basic",
+            token_endpoint_auth_method=_auth_method_of(oauth),
             scope=oauth.scope, issuer=oauth.issuer,
         )  # fmt: skip
         self._client_id = client_id
@@ -61,9 +60,8 @@ class _AssertionProvider(ClientCredentialsOAuthProvider):
         form = dict(parse_qsl(request.content.decode()))
         form |= {"grant_type": JWT_BEARER_GRANT_TYPE, "assertion": await self._assertion()}
         form.setdefault("client_id", self._client_id)
-        headers = {
-            name: request.headers[name] for name in ("authorization",) if name in request.headers
-        }
+        sent = request.headers.get("authorization")
+        headers = {} if sent is None else {"authorization": sent}
         return httpx2.Request("POST", request.url, data=form, headers=headers)
 
 
@@ -98,12 +96,16 @@ def machine_provider(
             url, storage, client_id, signed.create_assertion_provider(),
             scope=oauth.scope, issuer=oauth.issuer,
         )  # fmt: skip
-    is_posted = oauth.token_endpoint_auth_method == "client_secret_post"
     return ClientCredentialsOAuthProvider(
         url, storage, client_id, oauth.client_secret or "",
-        token_endpoint_auth_method="client_secret_post" if is_posted else "client_secret_basic",
+        token_endpoint_auth_method=_auth_method_of(oauth),
         scope=oauth.scope, issuer=oauth.issuer,
     )  # fmt: skip
+
+
+def _auth_method_of(oauth: OAuthSetting) -> Literal["client_secret_basic", "client_secret_post"]:
+    is_posted = oauth.token_endpoint_auth_method == "client_secret_post"
+    return "client_secret_post" if is_posted else "client_secret_basic"
 
 
 def _secret_of(value: str | None, file: str | None, peer: Peer) -> str:

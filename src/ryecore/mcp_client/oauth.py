@@ -35,7 +35,7 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, ValidationError
 
 from ryecore.errors import McpError
-from ryecore.mcp_client.bound_tokens import BoundAuth
+from ryecore.mcp_client.dpop import DpopAuth
 from ryecore.mcp_client.host_line import Lines
 from ryecore.mcp_client.peer import Peer
 from ryecore.mcp_client.servers import HttpServer, OAuthSetting
@@ -116,7 +116,7 @@ class _Storage:
         self._peer = peer
         self._oauth = oauth
         self.redirect_uri = ""
-        self.bound_key: str | None = None
+        self.dpop_key: str | None = None
         self.metadata: Callable[[], dict[str, Any]] = dict
         """Returns what was discovered, which is kept with the tokens."""
 
@@ -155,7 +155,7 @@ class _Storage:
             tokens=tokens.model_dump(mode="json", exclude_none=True),
             expires_at=None if lasts_s is None else time.time() + lasts_s,
             metadata=self.metadata(),
-            dpop_key=self.bound_key,
+            dpop_key=self.dpop_key,
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
@@ -430,7 +430,7 @@ def make_auth(server: HttpServer, peer: Peer, file: TokenFile, person: Person) -
         )
 
         machine = machine_provider(server.url, oauth, storage, peer)
-        return BoundAuth(KeptAuth(machine, storage, None), storage)
+        return DpopAuth(KeptAuth(machine, storage, None), storage)
     metadata = OAuthClientMetadata(
         redirect_uris=[AnyUrl("http://127.0.0.1/callback")],  # until a person is found
         client_name="ryecore",
@@ -440,7 +440,7 @@ def make_auth(server: HttpServer, peer: Peer, file: TokenFile, person: Person) -
         server.url, metadata, storage, person.send, person.come_back,
         client_metadata_url=oauth.client_metadata_url,
     )  # fmt: skip
-    return BoundAuth(KeptAuth(provider, storage, person), storage)
+    return DpopAuth(KeptAuth(provider, storage, person), storage)
 
 
 def read_redirect(url: str, peer: Peer) -> AuthorizationCodeResult:

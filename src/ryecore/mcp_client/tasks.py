@@ -7,6 +7,7 @@ Source: https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities
 https://modelcontextprotocol.io/seps/2663-tasks-extension.
 """
 
+from contextlib import nullcontext
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -38,7 +39,7 @@ from pydantic import TypeAdapter
 
 from ryecore.mcp_client.peer import Peer
 from ryecore.mcp_client.questions import Questions
-from ryecore.mcp_client.task_files import OpenTasks
+from ryecore.mcp_client.task_files import KeptTask, OpenTasks
 
 __all__ = ["CREATED_TASK", "EXTENSION", "CreatedTask", "TaskCalls"]
 
@@ -177,6 +178,12 @@ class TaskCalls:
         first = created.task if isinstance(created, CreateTaskResult) else created
         task = _Task.model_validate(first.model_dump(mode="json", by_alias=True), by_name=False)
         kept = None if self._files is None else self._files.keep(task_id, tool)
+        with kept or nullcontext():
+            return await self._finish(task, task_id, kept, timeout_s)
+
+    async def _finish(
+        self, task: _Task, task_id: str, kept: KeptTask | None, timeout_s: float | None
+    ) -> CallToolResult:
         is_settled = False
         try:
             with anyio.fail_after(timeout_s), self._peer.pending.track():
@@ -192,10 +199,8 @@ class TaskCalls:
         finally:
             if not is_settled:
                 is_settled = await self._cancel(task_id)
-            if kept is not None:
-                if is_settled:
-                    kept.forget()
-                kept.__exit__()
+            if kept is not None and is_settled:
+                kept.forget()
         return result
 
     async def settle_left(self) -> None:
@@ -224,7 +229,7 @@ class TaskCalls:
             if task.ttl_s is not None and anyio.current_time() - began > task.ttl_s:
                 raise MCPError(
                     INVALID_REQUEST,
-                    f"the server keeps the task {task_id} for {task.ttl_s:g} s alone",
+                    f"the server keeps the task {task_id} for only {task.ttl_s:g} s",
                 )
             await anyio.sleep(task.pause_s)
             try:

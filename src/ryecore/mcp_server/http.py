@@ -89,7 +89,7 @@ async def serve_http(
     )
     if token is not None:
         app = _BearerToken(app, token)
-    app = _KnownNames(app, _names(host, allowed_hosts), origins)
+    app = _HostGuard(app, _host_names(host, allowed_hosts), origins)
     app = _TrimmedHeaders(app, without_origin=_ANY in origins)
     if origins:  # outermost: a preflight has no token, and a page has to read a refusal
         app = CORSMiddleware(
@@ -104,7 +104,7 @@ async def serve_http(
     await serve_app(app, listening, announce=lambda: announce(url), silenced=("mcp",))
 
 
-def _names(host: str, more: Iterable[str]) -> frozenset[str]:
+def _host_names(host: str, more: Iterable[str]) -> frozenset[str]:
     """Return the names that requests may address this host by, against DNS rebinding."""
     names = {*_LOOPBACK, *more}
     names |= {socket.gethostname(), socket.getfqdn()} if host in _EVERYWHERE else {host}
@@ -113,7 +113,7 @@ def _names(host: str, more: Iterable[str]) -> frozenset[str]:
 
 def _security(host: str, more: Iterable[str], origins: Iterable[str]) -> TransportSecuritySettings:
     """Return the same for the SDK, whose own check takes what begins with an allowed name."""
-    shown = sorted(_names(host, more))
+    shown = sorted(_host_names(host, more))
     own = [
         f"{scheme}://{name}{port}"
         for scheme in ("http", "https")  # a proxy in front of it may speak TLS
@@ -167,10 +167,10 @@ class _TrimmedHeaders:
         await self._app(scope, receive, send)
 
 
-class _KnownNames:
-    """A wrapper of an app that refuses requests under an unknown host name, or of a foreign page.
+class _HostGuard:
+    """A wrapper of an app that refuses requests with an unknown Host header, or a foreign Origin.
 
-    Exactly: a name is compared as a whole, and behind it stands a port alone.
+    Against DNS rebinding. A name is compared as a whole; only a port may follow it.
     """
 
     def __init__(self, app: ASGIApp, names: frozenset[str], origins: frozenset[str]) -> None:

@@ -32,7 +32,7 @@ from ryecore.mcp_server.parking import SETTLE_S, identity_of
 from ryecore.mcp_server.task_documents import RELATED_TASK
 from ryecore.policy.reports import ToolProgress, ToolQuestion, ToolReport
 
-__all__ = ["AskedFirst", "LiveTask"]
+__all__ = ["LiveTask", "PendingCalls"]
 
 _MAX_WAITING: Final = 100
 _WAITING_S: Final = 300.0
@@ -122,8 +122,8 @@ class LiveTask:
                 await changed.wait()
 
 
-class AskedFirst:
-    """The calls that ask before they are tasks, by the state that their clients send back."""
+class PendingCalls:
+    """Calls that wait for their clients' first answers, before they become tasks."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, tuple[str, LiveTask]] = OrderedDict()

@@ -23,6 +23,7 @@ from mcp_types import (
     INVALID_REQUEST,
     CallToolRequestParams,
     ErrorData,
+    InputRequiredResult,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
@@ -34,7 +35,7 @@ from ryecore.mcp_server.catalog import Catalog, Entry, ServedProject
 from ryecore.mcp_server.content import error_result
 from ryecore.mcp_server.outcomes import tool_result
 from ryecore.mcp_server.task_documents import TaskState, TaskStatus
-from ryecore.mcp_server.task_runs import AskedFirst, LiveTask
+from ryecore.mcp_server.task_runs import LiveTask, PendingCalls
 from ryecore.policy import CallContext
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Tasks:
         self._catalog = catalog
         self._grants = grants
         self._live: dict[str, LiveTask] = {}
-        self._asked_first = AskedFirst()
+        self._pending = PendingCalls()
 
     async def create(
         self,
@@ -82,7 +83,7 @@ class Tasks:
             InputError: The client has too many open tasks.
             RyeError: The tool can't be run so.
         """
-        live = self._asked_first.take(ctx, params)
+        live = self._pending.take(ctx, params)
         if live is None:
             await self._check_count(entry.project, ctx)
             key = secrets.token_urlsafe(18)
@@ -99,7 +100,7 @@ class Tasks:
         else:
             asked = live.asked()
         if asked is not None:
-            raise self._asked_first.wait(live, asked, ctx, params)
+            raise self._pending.wait(live, asked, ctx, params)
         return await self._state(entry.project, live.task_id, ctx)
 
     async def get(self, task_id: str, ctx: ServerRequestContext[Any, Any]) -> TaskState:
@@ -234,7 +235,7 @@ class Tasks:
 
     async def _first_questions(
         self, live: LiveTask, spec: ElementSpec, ctx: ServerRequestContext[Any, Any]
-    ) -> Any:
+    ) -> InputRequiredResult | None:
         if not spec.must_ask or ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return None
         try:

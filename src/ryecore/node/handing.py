@@ -26,10 +26,10 @@ from ryecore.node.execution import (
     stopped_status,
 )
 from ryecore.node.hosts import snapshot_missing
+from ryecore.node.outcome_documents import read_outcome
 from ryecore.node.problems import NodeProblem, refusal
 from ryecore.node.run_table import RunRow, RunTable
 from ryecore.node.threads import Outcome, follow, limits_of, outcome_of_rows
-from ryecore.node.told_outcomes import read_outcome
 from ryecore.policy import CallContext
 from ryecore.remote.protocol.error_documents import write_error
 from ryecore.remote.protocol.models import ExecuteBody

@@ -25,9 +25,9 @@ from ryecore.node.content import CallerContent, NodeContent
 from ryecore.node.execution import collect, without_folder
 from ryecore.node.files import remove_tree
 from ryecore.node.hosts import Host, HostOptions, HostPool
+from ryecore.node.outcome_documents import write_outcome
 from ryecore.node.problems import NodeProblem
 from ryecore.node.threads import Outcome, has_thread, outcome_of_rows, thread_outcome
-from ryecore.node.told_outcomes import write_outcome
 from ryecore.remote.protocol.snapshots import Snapshot
 from ryecore.runs.queued_run import QueuedRun
 from ryecore.runs.tasks import Tasks

@@ -68,7 +68,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         self._ctx = evolve(ctx, report_sink=RunReports(ctx.report_sink, self))
         self.execution = ctx.execution
         self._started = time.monotonic()
-        self._seen: tuple[Account, Unwritten] | None = None  # once no child runs, before the end
+        self._final_account: tuple[Account, Unwritten] | None = None  # once no child runs
         self._has_lost_lease = False
         self._parent: RunBounds | None = None
         self._fence = request.registered.fence if request.registered else None
@@ -141,7 +141,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
     async def settle_spending(self) -> None:
         """Settle what the run has spent so far."""
-        self._seen = None
+        self._final_account = None
         if self._spending is not None:
             await self._spending.settle_unwritten()
 
@@ -334,7 +334,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         unwritten = self._unwritten()
         account = await self._store.ledger.account(self.run_id)
         if not account.has_running_children:
-            self._seen = (account, unwritten)
+            self._final_account = (account, unwritten)
             return ending
         tokens = (self.cancellation, self._ctx.cancellation)
         with bounded_by(*tokens, deadline=self._deadline):
@@ -372,14 +372,14 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
     async def _settle(self, ending: EndingT) -> ResultT:
         store, run_id = self._store, self.run_id
-        if self._seen is None:
+        if self._final_account is None:
             await stop_children(store, run_id)
         if self._spending is not None and self._spending.has_overspent:
             await self.settle_spending()
         ending = await self._conclude(ending)
         log, unwritten = self.recorder, self._unwritten()
         cost = unwritten.cost
-        account, known = self._seen or (None, None)
+        account, known = self._final_account or (None, None)
         if account is None or known != unwritten:  # something was charged since
             account = await store.ledger.account(run_id)
         total, unwritten = unwritten.total(account), evolve(unwritten, own=account.own)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import evolve
 
 from ryecore.actions.targets.queue_tools import QueueTools, effect_unknown, kill_call
-from ryecore.actions.targets.run_lines import RunLines
+from ryecore.actions.targets.run_log import RunLog
 from ryecore.errors import ProcessError, RyeError, StateError, StateUnreachable, ThreadConflict
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import current_process, kill_processes
@@ -156,7 +156,7 @@ class QueueRuns:
             return False  # stopped before, or begun by another worker
         store.announce(run_id)
         request = evolve(queued.request, registered=Registered(run_id, fence))
-        ctx, lines = _context(queued, kept), RunLines.of_request(run_id, request)
+        ctx, log = _context(queued, kept), RunLog.of_request(run_id, request)
         try:
             if request.ref.kind == "directive":
                 ended: str = (await self._threads().run(request, ctx)).ended
@@ -165,9 +165,9 @@ class QueueRuns:
             else:
                 ended = await self._tools.run(store, request, ctx)
         except RyeError as error:
-            lines.end(error)
+            log.end(error)
             return False  # its row says so, unless that couldn't be written
-        lines.end(ended)
+        log.end(ended)
         return True
 
     async def _end_dead(self, store: ThreadStore, record: ThreadRecord) -> None:
@@ -205,7 +205,7 @@ class QueueRuns:
                 )
             run = await self._take_over(record, kept)
             resumed = (await run.record()).thread_id
-            lines = RunLines.of_resumed(resumed, record)
+            log = RunLog.of_resumed(resumed, record)
             await store.registry.link_continuation(run_id, resumed)
             store.announce(run_id)
             before = await store.registry.get_thread(run_id)
@@ -223,9 +223,9 @@ class QueueRuns:
             store.announce(run_id)
         else:
             try:
-                lines.end((await run.result()).ended)
+                log.end((await run.result()).ended)
             except RyeError as error:  # its row says so
-                lines.end(error)
+                log.end(error)
 
     async def _take_over(self, record: ThreadRecord, kept: QueuedRequest) -> RunHandle[Any]:
         queued, run_id = QueuedRun.from_text(kept.body), record.thread_id

@@ -1,6 +1,6 @@
-"""A thread that looks and changes things in turn, in a process that may be killed at any time.
+"""A thread that reads and writes in turn, in a process that may be killed at any time.
 
-`python -m tests.looking ROOT STATE` runs it, or resumes it.
+`python -m tests.read_only_crashing ROOT STATE` runs it, or resumes it.
 """
 
 import os
@@ -23,7 +23,7 @@ from tests.killing import append_line, lines_of
 from tests.scripted_host import directive
 from tests.workspace import Workspace
 
-__all__ = ["EFFECTS", "LOOKS", "go_on", "options"]
+__all__ = ["EFFECTS", "LOOKS", "furnish", "options", "resume_or_begin"]
 
 EFFECTS: Final = "effects"
 LOOKS: Final = "looks"
@@ -79,7 +79,7 @@ def options(root: Path) -> Mapping[str, Any]:
     return {"user_space": root / "user", "environ": environ, "agent": agent}
 
 
-async def go_on(rye: Rye) -> Any:
+async def resume_or_begin(rye: Rye) -> Any:
     """Resume the newest thread that has begun; where none has, begin anew."""
     for row in await rye.threads.list(all=True):
         if row.status == "completed":
@@ -94,7 +94,7 @@ async def go_on(rye: Rye) -> Any:
 
 async def _run(root: Path, state: str) -> None:
     async with Rye.open(root / "project", state=state, **options(root)) as rye:
-        done = await go_on(rye)
+        done = await resume_or_begin(rye)
     assert done.text == "done", done
     assert lines_of(root / EFFECTS) == ["b", "d"]
 

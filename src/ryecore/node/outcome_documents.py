@@ -1,4 +1,4 @@
-"""The outcome of a run as its worker tells it to the node that has put the run into a queue.
+"""The outcome of a run as a JSON document, which its worker writes for the node that enqueued it.
 
 The worker may be of another version of ryecore than the node.
 
@@ -33,11 +33,11 @@ def read_outcome(text: str) -> Outcome:
         version = document["version"]
         if version == _VERSION:
             return RECORDS.read(document["outcome"], Outcome)
-        problem = f"has the version {version}, and this node reads {_VERSION}"
+        problem = f"has version {version}, and this node reads version {_VERSION}"
     except (ValueError, TypeError, KeyError, ConversionError) as error:
-        problem = f"isn't one that this node reads: {type(error).__name__}"
+        problem = f"can't be read: {type(error).__name__}"
     raise StateError(
-        f"The run has ended, and what its worker tells of that {problem}.",
+        f"The run has ended, but its outcome, which the worker wrote, {problem}.",
         next_step="Install the same version of ryecore for the node and its workers. See what the "
         "run has done before you start it again.",
     )

@@ -1,4 +1,4 @@
-"""The lines that a worker logs of its runs: taken, resumed, ended.
+"""The log of a worker: a line for each run that begins, is resumed or ends.
 
 They name the run, its item, its queue and its outcome. Inputs, results and texts of errors, which
 may hold a secret, are in none of them.
@@ -14,7 +14,7 @@ from ryecore.errors import RyeError
 from ryecore.runs.request import RunRequest
 from ryecore.state.model import ThreadRecord
 
-__all__ = ["LOG", "RunLines"]
+__all__ = ["LOG", "RunLog"]
 
 LOG: Final = "ryecore.queue"
 """The name of the log; its lines are of the level INFO."""
@@ -22,8 +22,8 @@ LOG: Final = "ryecore.queue"
 _log: Final = logging.getLogger(LOG)
 
 
-class RunLines:
-    """The lines of one run from here on; the first is logged as it is made.
+class RunLog:
+    """The log of one run. Its first line is written when this is made.
 
     Args:
         run_id: The run.
@@ -41,13 +41,13 @@ class RunLines:
             _log.info("%s begins.", self._run)
 
     @classmethod
-    def of_request(cls, run_id: str, request: RunRequest) -> "RunLines":
-        """Return the lines of a run that begins."""
+    def of_request(cls, run_id: str, request: RunRequest) -> "RunLog":
+        """Log that a run begins."""
         return cls(run_id, str(request.ref), request.queue)
 
     @classmethod
-    def of_resumed(cls, run_id: str, record: ThreadRecord) -> "RunLines":
-        """Return the lines of a run that resumes another one."""
+    def of_resumed(cls, run_id: str, record: ThreadRecord) -> "RunLog":
+        """Log that a run resumes another one."""
         return cls(run_id, record.item_id, record.queue, record.thread_id)
 
     def end(self, outcome: str | RyeError) -> None:
