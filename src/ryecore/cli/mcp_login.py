@@ -40,9 +40,10 @@ def login(server: str, port: int, scope: str, no_browser: bool, project_path: st
     """Log in at an MCP server over HTTP, by the id of its item, such as mcp/servers/notes.
 
     The server's authorization server asks you in a browser, and sends you back to this machine. The
-    tokens are kept in user space, where only you can read them. A server that asks for a login at a
-    call alone is asked for it now; one that has you logged in is asked for more scopes, if you name
-    them.
+    tokens are kept in user space, where only you can read them.
+
+    It also logs in at a server that asks for it only when a tool is called. Where you are logged
+    in already, --scope asks for more scopes.
     """
     from ryecore.mcp_client.login import Loopback  # noqa: PLC0415 - imports anyio
 

@@ -66,7 +66,8 @@ def transcript(
         async def print_one(threads: Threads, thread: Thread) -> None:
             place = (await thread.record()).place
             if place is not None and not (await threads.show(thread.thread_id)).ended:
-                _tell_of_node(thread.thread_id, f"It runs on the node {place.remote}", "watch")
+                told = f"It runs on the node {place.remote}; its records are fetched at its end"
+                _tell_command(f"{told}. Watch it: ", f"rye threads watch {thread.thread_id}")
             end: list[RunEvent] = []  # and what follows it
             async for event in thread.events(follow=follow):
                 if end or event.type in _ENDS:
@@ -95,7 +96,8 @@ def transcript(
             status = await thread.status()
             if not last and has_ended(status):
                 told = f"No records of it have come from the node {place.remote}"
-                _tell_of_node(thread.thread_id, told, "transcript")
+                command = f"rye threads transcript {thread.thread_id}"
+                _tell_command(f"{told}. Ask for them again: ", command)
             return last == f"thread_{status}"
 
         with_threads(project_path, print_it)
@@ -115,11 +117,10 @@ def _types(given: str | None, *, as_json: bool) -> frozenset[str]:
     return frozenset(names)
 
 
-def _tell_of_node(thread_id: str, told: str, command: str) -> None:
-    """Tell on the standard error why records of a run on a node aren't printed."""
+def _tell_command(told: str, command: str) -> None:
+    """Print on the standard error why records are missing, and the command that helps."""
     text = StyledText()
-    then = {"watch": "they come home at its end; watch it: ", "transcript": "ask for them again: "}
-    text.line((f"{told}; {then[command]}", "dim"), f"rye threads {command} {thread_id}")
+    text.line((told, "dim"), command)
     tell(text)
 
 

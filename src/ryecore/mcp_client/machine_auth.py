@@ -130,7 +130,7 @@ async def _exchanged(identity: IdentitySetting, issuer: str, url: str, peer: Pee
     Source: RFC 8693, section 2.1.
     """
     if not may_carry_tokens(identity.token_endpoint):
-        raise McpError("an ID token goes over https alone", next_step="", server="")
+        raise McpError("an ID token is only sent over https", next_step="", server="")
     form = {
         "grant_type": _TOKEN_EXCHANGE,
         "requested_token_type": _ID_JAG,

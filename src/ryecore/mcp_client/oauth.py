@@ -265,10 +265,10 @@ class KeptAuth(httpx2.Auth):
                 await flow.aclose()
 
     async def _login_challenge(self) -> str:
-        """Return the challenge that a host's wish to log in stands for; empty for none.
+        """Return the challenge by which a login that a host wants begins; empty where none does.
 
-        A server may ask for authorization at a call alone, or for more of it. Who logs in makes no
-        call: it is as if the first request of the session was refused.
+        A server may ask for authorization, or for more scopes, only when a tool is called. A login
+        calls none: so the first request of the session is treated as if it was refused.
         """
         if self._person is None or self._is_login_asked_for:
             return ""

@@ -50,10 +50,10 @@ from ryecore.state.run_queue import RunQueue, WorkerRecord
 __all__ = ["QueueWorker", "import_ahead", "poll_interval_s", "trying_again"]
 
 _POLL_S: Final = 0.05
-"""How often each of few workers with room asks for runs, in seconds; DBOS wakes none."""
+"""How often each of few workers with room polls for runs, in seconds: DBOS notifies none."""
 
 _FEW_POLLING: Final = 4
-"""So many workers each ask as often as one; more of them ask as often as these together."""
+"""The most workers that each poll every `_POLL_S`; more of them together poll as often as these."""
 
 _LONGEST_POLL_S: Final = 1.0
 """How long one of many workers waits at most before it asks again, in seconds."""
@@ -281,7 +281,7 @@ class QueueWorker:
                 await self._share_polling(sum(one.queue == self._queue for one in known))
 
     async def _share_polling(self, workers: int) -> None:
-        """Let many workers of the queue ask about as often as few: idle ones cost little then."""
+        """Let many workers of the queue together poll as often as few do, which costs little."""
         poll_s = poll_interval_s(workers)
         if poll_s != self._poll_s:
             await self._dbos_queue.set_polling_interval_sec_async(poll_s)

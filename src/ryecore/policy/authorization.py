@@ -44,7 +44,7 @@ class Authorize(Protocol):
 
 @runtime_checkable
 class Login(Authorize, Protocol):
-    """Sends a person to log in at once, also where a server would ask for that at a call alone.
+    """Logs a person in at once, also at a server that asks for it only when a tool is called.
 
     Attributes:
         login_scope: The scopes to log in for, with spaces between them; empty for those that the
