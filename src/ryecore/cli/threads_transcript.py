@@ -45,62 +45,82 @@ def transcript(
     """Print the messages and events of a directive's thread; `verify` proves them."""
     with errors_shown(as_json=as_json):
         wanted = _types(types, as_json=as_json)
-
-        def show_event(event: RunEvent) -> None:
-            if event.type not in wanted:
-                return
-            if as_json:
-                show_piece(json.dumps(event.to_dict(), ensure_ascii=True) + "\n")
-            elif types is not None or not _is_unsent(event):  # what follows from it is shown
-                lines = record_lines(event)
-                if lines.lines:
-                    show(lines)
+        printer = _Printer(wanted, is_chosen=types is not None, follow=follow, as_json=as_json)
 
         async def print_it(threads: Threads) -> None:
             one: str | None = thread_id
             while one is not None:
                 thread = await threads.thread(one)
-                await print_one(threads, thread)
+                await printer.print(threads, thread)
                 one = await thread.continuation() if follow else None
 
-        async def print_one(threads: Threads, thread: Thread) -> None:
-            place = (await thread.record()).place
-            if place is not None and not (await threads.show(thread.thread_id)).ended:
-                told = f"It runs on the node {place.remote}; its records are fetched at its end"
-                _tell_command(f"{told}. Watch it: ", f"rye threads watch {thread.thread_id}")
-            end: list[RunEvent] = []  # and what follows it
-            async for event in thread.events(follow=follow):
-                if end or event.type in _ENDS:
-                    end.append(event)
-                else:
-                    show_event(event)
-            has_told = place is not None and await print_node(threads, thread, place)
-            report = await threads.show(thread.thread_id)
-            if not end and not as_json:  # programs get records alone
-                end = [one for one in [_end_of(report)] if one is not None]
-            for event in end:
-                if not has_told or as_json or event.type not in _ENDS:
-                    show_event(event)
-
-        async def print_node(threads: Threads, thread: Thread, place: RemotePlace) -> bool:
-            """Print the records of a run on a node; return whether they have told its end."""
-            last = ""
-            events = await threads.node_events(thread.thread_id)
-            if events and not as_json:
-                text = StyledText()
-                text.line(("on the node ", "dim"), place.remote, (f"  {place.node}", "id"))
-                show(text)
-            for event in events:
-                last = event.type if event.type in _ENDS else last
-                show_event(event)
-            status = await thread.status()
-            if not last and has_ended(status):
-                told = f"No records of it have come from the node {place.remote}"
-                command = f"rye threads transcript {thread.thread_id}"
-                _tell_command(f"{told}. Ask for them again: ", command)
-            return last == f"thread_{status}"
-
         with_threads(project_path, print_it)
+
+
+class _Printer:
+    """Prints the records of threads, one thread after the other.
+
+    Args:
+        wanted: The types of the records.
+        is_chosen: Whether the caller named these types.
+        follow: Whether to wait for the end of each thread.
+        as_json: Whether programs read it, which get nothing but records.
+    """
+
+    def __init__(
+        self, wanted: frozenset[str], *, is_chosen: bool, follow: bool, as_json: bool
+    ) -> None:
+        self._wanted = wanted
+        self._is_chosen = is_chosen
+        self._follow = follow
+        self._as_json = as_json
+
+    async def print(self, threads: Threads, thread: Thread) -> None:
+        """Print the records of a thread, those of its node before its end."""
+        place = (await thread.record()).place
+        if place is not None and not (await threads.show(thread.thread_id)).ended:
+            told = f"It runs on the node {place.remote}; its records are fetched at its end"
+            _tell_command(f"{told}. Watch it: ", f"rye threads watch {thread.thread_id}")
+        end: list[RunEvent] = []  # and what follows it
+        async for event in thread.events(follow=self._follow):
+            if end or event.type in _ENDS:
+                end.append(event)
+            else:
+                self._show(event)
+        is_end_shown = place is not None and await self._print_node(threads, thread, place)
+        if not end and not self._as_json:
+            end = _end_of(await threads.show(thread.thread_id))
+        for event in end:
+            if not is_end_shown or self._as_json or event.type not in _ENDS:
+                self._show(event)
+
+    async def _print_node(self, threads: Threads, thread: Thread, place: RemotePlace) -> bool:
+        """Print the records of a run on a node; return whether its end is among them."""
+        last = ""
+        events = await threads.node_events(thread.thread_id)
+        if events and not self._as_json:
+            text = StyledText()
+            text.line(("on the node ", "dim"), place.remote, (f"  {place.node}", "id"))
+            show(text)
+        for event in events:
+            last = event.type if event.type in _ENDS else last
+            self._show(event)
+        status = await thread.status()
+        if not last and has_ended(status):
+            told = f"No records of it have come from the node {place.remote}"
+            command = f"rye threads transcript {thread.thread_id}"
+            _tell_command(f"{told}. Ask for them again: ", command)
+        return last == f"thread_{status}"
+
+    def _show(self, event: RunEvent) -> None:
+        if event.type not in self._wanted:
+            return
+        if self._as_json:
+            show_piece(json.dumps(event.to_dict(), ensure_ascii=True) + "\n")
+        elif self._is_chosen or not _is_unsent(event):  # what follows from it is shown
+            lines = record_lines(event)
+            if lines.lines:
+                show(lines)
 
 
 def _types(given: str | None, *, as_json: bool) -> frozenset[str]:
@@ -124,17 +144,17 @@ def _tell_command(told: str, command: str) -> None:
     tell(text)
 
 
-def _end_of(report: ThreadReport) -> RunEvent | None:
-    """Return the end of a thread as an event, for a log that lacks it; None while it runs.
+def _end_of(report: ThreadReport) -> list[RunEvent]:
+    """Return the end of a thread as an event, for a log that lacks it; none while it runs.
 
     A process that was killed writes no end, and who finds it dead can't always write to its log.
     """
     ended_at = report.record.completed_at
     if ended_at is None:
-        return None
+        return []
     payload = {"error": report.error} if report.error else {}
     at = datetime.fromisoformat(ended_at).timestamp()
-    return RunEvent(report.thread_id, at, f"thread_{report.status}", payload)
+    return [RunEvent(report.thread_id, at, f"thread_{report.status}", payload)]
 
 
 def _is_unsent(event: RunEvent) -> bool:
