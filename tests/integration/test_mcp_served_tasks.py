@@ -89,6 +89,17 @@ def test_cancelling_a_task_ends_its_processes(workspace: Workspace) -> None:
         client("tasks/cancel", taskId=task_id)  # once more, which does nothing
 
 
+def test_a_server_that_is_ended_ends_its_tasks_without_a_traceback(workspace: Workspace) -> None:
+    pid, _ = waiting(workspace, reports=True)
+    with http(workspace, *OFFERED) as served:
+        ModernHttp(served.url)("tools/call", name="a__waits", arguments={})
+        tool = int(pid.read_text())
+        served.process.terminate()
+        said = served.process.communicate(timeout=30)[1].decode()
+    assert not is_alive(tool)
+    assert "Traceback" not in said, said
+
+
 def test_a_client_without_tasks_waits_for_the_same_tool(workspace: Workspace) -> None:
     workspace.shell("a/t", "echo plain", task_support="optional")
     workspace.shell("a/needs", "true", task_support="required")

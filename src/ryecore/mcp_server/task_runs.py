@@ -24,7 +24,7 @@ from mcp_types import (
 )
 
 from ryecore.actions.tool_runs import ToolRun
-from ryecore.errors import InputError, StateError
+from ryecore.errors import InputError, RyeClosed, StateError
 from ryecore.mcp_server.approvals import InputRequired
 from ryecore.mcp_server.asking import send_to_client
 from ryecore.mcp_server.open_questions import OpenQuestions
@@ -77,6 +77,8 @@ class LiveTask:
                 await run.run()
         except StateError as problem:
             _logger.warning("The end of the task %s can't be written: %s", run.thread_id, problem)
+        except RyeClosed:
+            _logger.info("The task %s ended with this server", run.thread_id)
         except Exception:
             _logger.exception("The task %s failed", run.thread_id)
         finally:
