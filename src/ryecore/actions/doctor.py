@@ -297,7 +297,7 @@ def _system(project_root: Path, user_root: Path) -> Iterator[Check]:
         yield Check(
             "system",
             "warning",
-            f"Process 1 has left {zombies} ended processes unreaped.",
+            f"Process 1 has left ended processes unreaped: {zombies}.",
             "Run an init as process 1: docker run --init, or tini.",
         )
 

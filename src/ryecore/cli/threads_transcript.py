@@ -199,7 +199,7 @@ def _started(payload: Mapping[str, Any], _: str) -> _Rendered:
     limits = payload.get("limits")
     limits = limits if isinstance(limits, Mapping) else {}
     shown = ", ".join(
-        f"{name} {round(value, 6):,}"
+        f"{name} {round(value, 6 if name == 'spend' else 2):,}"
         for name, value in limits.items()
         if isinstance(value, int | float)
     )

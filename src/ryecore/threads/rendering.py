@@ -407,7 +407,15 @@ def render_thread(
         _add_outcome(text, result)
     elif isinstance(result, Mapping):
         text.add(render_result({"item_id": record.item_id, **result}), "  ")
+        if _can_be_resumed(record, result):
+            text.line(("  next: ", "dim"), f"rye threads resume {record.thread_id}")
     return text
+
+
+def _can_be_resumed(record: ThreadRecord, result: Mapping[str, Any]) -> bool:
+    """Return whether its process died after it began, and nothing continues it yet."""
+    has_died = record.status == "error" and result.get("died") is True
+    return has_died and record.item_id.startswith("directive:") and record.model is not None
 
 
 def _used_of_limits(record: ThreadRecord, use: "Cost | TreeNode") -> list[tuple[str, str, str]]:

@@ -64,8 +64,11 @@ def test_a_followed_transcript_ends_with_a_thread_s_end_and_continues_where_it_i
     printed = follower.communicate(timeout=60)[0].decode()
     assert printed.count("✗ error") == 1, printed
     assert "ended without recording a result" in printed.splitlines()[-1]
+    assert f"next: rye threads resume {thread_id}" in run("threads", "show", thread_id).out
     resumed = run("threads", "resume", thread_id, "--deps", DEPS, "--limit", "duration_seconds=0.1")
     assert resumed.code == 1, resumed.err + resumed.out
+    (later,) = (one for one in resumed.out.split() if one.startswith("acme/hang/"))
+    assert "next:" not in run("threads", "show", later).out
     printed = run("threads", "transcript", "-f", thread_id).out
     assert f"▸ continues from {thread_id}" in printed
     assert "■ duration_exceeded" in printed
@@ -78,6 +81,16 @@ def test_the_start_of_a_run_on_a_node_which_chooses_the_model_names_none() -> No
     started = {"directive": "acme/sum", "model": None, "limits": {"turns": 4}}
     first = record_lines(RunEvent("thread", 0.0, "thread_started", started)).plain().splitlines()[0]
     assert first.endswith("started acme/sum")
+
+
+def test_the_start_of_a_resumed_thread_says_what_is_left_in_figures_that_are_read() -> None:
+    limits = {"tokens": 998740, "spend": 0.49551234, "duration_seconds": 1790.79185}
+    started = {"directive": "acme/sum", "model": "a/b", "limits": limits}
+    shown = record_lines(RunEvent("thread", 0.0, "thread_started", started)).plain()
+    assert (
+        "limits: tokens 998,740, spend 0.495512, duration_seconds 1,790.79" in shown.splitlines()[1]
+    )
+    assert "1,790.791" not in shown
 
 
 def test_a_transcript_leaves_out_requests_that_were_repeated_for_a_shorter_answer(
