@@ -44,6 +44,7 @@ class ThreadReport(Rendered):
             on a node.
         machine: What runs its process, where that isn't this machine: the name of its worker's
             machine, else `another machine` or `another container`.
+        resumed_by: The ids of the threads that resumed it after its process died, oldest first.
     """
 
     record: ThreadRecord
@@ -54,6 +55,7 @@ class ThreadReport(Rendered):
     assumed_spend_microcents: int = 0
     on_node: "TreeNode | None" = field(default=None, repr=False)
     machine: str | None = None
+    resumed_by: tuple[str, ...] = ()
 
     @classmethod
     async def of(cls, store: "ThreadStore", record: ThreadRecord) -> Self:
@@ -67,15 +69,20 @@ class ThreadReport(Rendered):
         charges = await store.ledger.charges(thread_id)
         children = await registry.list_children(thread_id)
         record, *below = await _with_approvals(store, (record, *children))
+        result = await registry.get_result(thread_id)
+        has_died = isinstance(result, Mapping) and result.get("died") is True
         return cls(
             record,
-            await registry.get_result(thread_id),
+            result,
             store.found_folder(thread_id),
             tuple(below),
             tuple(one.thread_id for one in await registry.get_chain(thread_id)),
             sum(one.actual.spend_microcents for one in charges if one.mark == "assumed"),
             on_node,
             await _machine_of(store, record),
+            tuple(one.thread_id for one in await registry.list_following(thread_id))
+            if has_died
+            else (),
         )
 
     @property
@@ -117,6 +124,7 @@ class ThreadReport(Rendered):
             "limits": None if limits is None else dict(limits),
             "children": [one.thread_id for one in self.children],
             "chain": list(self.chain),
+            "resumed_by": list(self.resumed_by),
             "assumed_spend": write_usd(self.assumed_spend_microcents),
             "on_node": use,
             "folder": None if self.folder is None else str(self.folder),
@@ -134,6 +142,7 @@ class ThreadReport(Rendered):
             machine=self.machine,
             children=self.children,
             chain=self.chain,
+            resumed_by=self.resumed_by,
             assumed_spend_microcents=self.assumed_spend_microcents,
             on_node=self.on_node,
         )

@@ -352,6 +352,7 @@ def render_thread(
     machine: str | None = None,
     children: Sequence[ThreadRecord] = (),
     chain: Sequence[str] = (),
+    resumed_by: Sequence[str] = (),
     assumed_spend_microcents: int = 0,
     on_node: "TreeNode | None" = None,
 ) -> StyledText:
@@ -359,7 +360,8 @@ def render_thread(
 
     Its process is of this machine unless another one is named, and the folder None where this one
     has none. While it runs on a node, its use is what the node says. Assumed spend, in units of
-    1e-8 USD, is marked.
+    1e-8 USD, is marked. `resumed_by` are the ids of the threads that resumed it after its process
+    died.
     """
     text = StyledText()
     text.line(*thread_line(record))
@@ -407,13 +409,15 @@ def render_thread(
         _add_outcome(text, result)
     elif isinstance(result, Mapping):
         text.add(render_result({"item_id": record.item_id, **result}), "  ")
-        if _can_be_resumed(record, result):
+        if resumed_by and record.status == "error":
+            text.line(("  resumed ", "dim"), f"by {', '.join(resumed_by)}")
+        elif _can_be_resumed(record, result):
             text.line(("  next: ", "dim"), f"rye threads resume {record.thread_id}")
     return text
 
 
 def _can_be_resumed(record: ThreadRecord, result: Mapping[str, Any]) -> bool:
-    """Return whether its process died after it began, and nothing continues it yet."""
+    """Return whether its process died after it began, and no worker continues it."""
     has_died = record.status == "error" and result.get("died") is True
     return has_died and record.item_id.startswith("directive:") and record.model is not None
 

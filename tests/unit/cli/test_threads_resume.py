@@ -69,6 +69,8 @@ def test_a_followed_transcript_ends_with_a_thread_s_end_and_continues_where_it_i
     assert resumed.code == 1, resumed.err + resumed.out
     (later,) = (one for one in resumed.out.split() if one.startswith("acme/hang/"))
     assert "next:" not in run("threads", "show", later).out
+    assert run("threads", "show", thread_id).out.endswith(f"  resumed by {later}\n")
+    assert run("threads", "show", thread_id, "--json").json["resumed_by"] == [later]
     printed = run("threads", "transcript", "-f", thread_id).out
     assert f"▸ continues from {thread_id}" in printed
     assert "■ duration_exceeded" in printed
