@@ -271,9 +271,10 @@ async def test_repeated_starts_of_one_parent_are_counted_once(tmp_path: Path, ki
     registry = planned.store().registry
     (child,) = await registry.list_children(done.thread_id)
     assert ids == {child.thread_id}
-    assert child.status == "completed"  # its parent has waited for it
+    parent_row = await registry.get_thread(done.thread_id)
+    assert child.status == "completed", (child, parent_row)  # its parent has waited for it
     assert marks(planned) == ["paid"]
-    assert (await registry.get_thread(done.thread_id)).spawn_count == 1
+    assert parent_row.spawn_count == 1
 
 
 def test_a_key_counts_within_the_chain_of_the_thread_that_starts(tmp_path: Path) -> None:
