@@ -185,7 +185,8 @@ class AgentRunnerDeps:
             as `provider/model`, or `provider/*` for all of a provider.
         approve: Called before a tool runs that needs approval.
         host_capabilities: The capabilities that the host offers to tools.
-        media: The store of media.
+        media: The store of media. Without one, a session keeps them in memory, and a thread with
+            its large results.
         results: The store of large results of tools; by default in memory.
         observer: Records traces and metrics.
         tool_deps: What tools get as `ToolContext.deps`, also in threads and graphs; a session may

@@ -17,6 +17,8 @@ __all__ = [
     "MediaStore",
     "MemoryMediaStore",
     "ObjectMediaStore",
+    "media_digest",
+    "media_handle",
     "media_type_of",
 ]
 
@@ -74,11 +76,11 @@ class FolderMediaStore:
 
     def put(self, content: bytes, media_type: str, name: str = "") -> MediaPart:
         """Store content, and return its handle."""
-        return MediaPart(_SCHEME + self._store.put(content), media_type, len(content), name)
+        return MediaPart(media_handle(self._store.put(content)), media_type, len(content), name)
 
     def read(self, part: MediaPart) -> bytes:
         """Read the content of a handle."""
-        return self._store.get(_digest(part))
+        return self._store.get(media_digest(part))
 
 
 class ObjectMediaStore:
@@ -93,11 +95,11 @@ class ObjectMediaStore:
 
     def put(self, content: bytes, media_type: str, name: str = "") -> MediaPart:
         """Store content, and return its handle."""
-        return MediaPart(_SCHEME + self._objects.put(content), media_type, len(content), name)
+        return MediaPart(media_handle(self._objects.put(content)), media_type, len(content), name)
 
     def read(self, part: MediaPart) -> bytes:
         """Read the content of a handle."""
-        return self._objects.get(_digest(part))
+        return self._objects.get(media_digest(part))
 
 
 class MemoryMediaStore:
@@ -110,12 +112,12 @@ class MemoryMediaStore:
         """Store content, and return its handle."""
         digest = hashlib.sha256(content).hexdigest()
         self._contents[digest] = content
-        return MediaPart(_SCHEME + digest, media_type, len(content), name)
+        return MediaPart(media_handle(digest), media_type, len(content), name)
 
     def read(self, part: MediaPart) -> bytes:
         """Read the content of a handle."""
         try:
-            return self._contents[_digest(part)]
+            return self._contents[media_digest(part)]
         except KeyError:
             raise StoreError(
                 f"This store has no medium with the handle {part.handle}.",
@@ -135,7 +137,17 @@ def media_type_of(content: bytes) -> str:
     return UNKNOWN
 
 
-def _digest(part: MediaPart) -> str:
+def media_handle(sha256: str) -> str:
+    """Return the handle of content, by its SHA-256 in hex."""
+    return _SCHEME + sha256
+
+
+def media_digest(part: MediaPart) -> str:
+    """Return the SHA-256 in the handle of a medium, in hex.
+
+    Raises:
+        StoreError: It isn't a handle of a medium.
+    """
     if not part.handle.startswith(_SCHEME):
         raise StoreError(f"{part.handle!r} isn't a handle of a medium: those begin with {_SCHEME}.")
     return part.handle.removeprefix(_SCHEME)

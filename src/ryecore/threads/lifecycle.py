@@ -29,13 +29,16 @@ from ryecore.runs.host import RunHost
 from ryecore.runs.lifecycle import RunLifecycle
 from ryecore.runs.programs import check_actions
 from ryecore.runs.request import RunRequest
+from ryecore.runs.resume import Continuation
 from ryecore.state.model import ContinuationLimits, Cost, Predecessor, Status, ThreadRecord
 from ryecore.state.thread_file import ThreadFile
+from ryecore.state.waiting import run_in_thread
 from ryecore.threads.calls.guard import ArtifactStore, ResultGuard, artifact_reader
 from ryecore.threads.calls.palette import PaletteBuilder
 from ryecore.threads.events import ThreadRecorder
 from ryecore.threads.harness import SafetyHarness, limits_until
 from ryecore.threads.loop import ThreadEnding, ThreadLoop, ending_of_error, ending_of_stop
+from ryecore.threads.media import ThreadMediaStore, carry_media, has_media
 from ryecore.threads.planner.planning import DirectivePlanner, check_body, layered_limits
 from ryecore.threads.planner.risk import check_risks, judge
 from ryecore.threads.records.export import (
@@ -233,10 +236,22 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         if self._limits is not self._harness.limits:
             self._harness = self._harness.within(self._limits)
 
+    async def _carry_media(self) -> Continuation | None:
+        """Return what is continued, with media that this thread can read."""
+        continues, store = self._continues, self._store
+        if continues is None or not has_media(continues.messages):
+            return continues
+        shared = self._host.deps.media
+        source = shared or ThreadMediaStore(store, continues.previous_id)
+        own = None if shared else ThreadMediaStore(store, self.run_id)
+        carried = await run_in_thread(carry_media, continues.messages, source, own)
+        continues = self._continues = evolve(continues, messages=carried)
+        self._thread = evolve(self._thread, continues=continues)
+        return continues
+
     async def _open_log(self, record: ThreadRecord) -> None:
         """Write the files, and record the settings that decisions depend on."""
-        store, thread = self._store, self._thread
-        continues = self._continues
+        store, continues = self._store, self._continues
         self._file = self._thread_file(
             record,
             item_hash=self._directive.loaded.item.integrity,
@@ -244,6 +259,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
             continuation_of=continues.previous_id if continues else None,
         )
         log = await store.open_log(self._file)
+        continues, thread = await self._carry_media(), self._thread
         await write_capabilities(store, self._file, thread.palette)
         self._recorder = ThreadRecorder(self.run_id, log, store.records, self._ctx.event_sink)
         self._hooks.tell, self._hooks.flush = self._recorder.tell, self._recorder.flush
@@ -263,7 +279,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         """Run the loop of turns: step 14."""
         loop = ThreadLoop(
             self._host,
-            self._store.ledger,
+            self._store,
             self._thread,
             self._harness,
             self._hooks,

@@ -3,7 +3,7 @@
 Source: docs/design/threads.md#turn-loop; docs/design/threads.md#states; decisions 42 to 49.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Self
 
 from attrs import evolve, field
@@ -32,14 +32,15 @@ from ryecore.policy.hooks import HookEvent
 from ryecore.policy.limits import LimitHit
 from ryecore.runs.hooks import HookOutcome, HookRunner
 from ryecore.runs.host import RunHost
-from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Status
+from ryecore.state.store import ThreadStore
 from ryecore.threads.calls.approvals import ThreadApprovals
 from ryecore.threads.calls.returning import Returned
 from ryecore.threads.calls.text_calls import as_text, render_tools
 from ryecore.threads.compaction import compact_of, make_compactor, window_of
 from ryecore.threads.events import ThreadRecorder
 from ryecore.threads.harness import SafetyHarness
+from ryecore.threads.media import ThreadMediaStore, replace_media
 from ryecore.threads.planner.prompt import (
     continued_message,
     directive_context,
@@ -89,7 +90,7 @@ class ThreadLoop:
     def __init__(
         self,
         host: RunHost,
-        ledger: BudgetLedger,
+        store: ThreadStore,
         thread: ThreadPlan,
         harness: SafetyHarness,
         hooks: HookRunner,
@@ -97,6 +98,8 @@ class ThreadLoop:
         call: CallContext,
     ) -> None:
         self._host = host
+        self._store = store
+        ledger = store.ledger
         self._thread = thread
         self._directive = thread.directive
         self._harness = harness
@@ -116,6 +119,7 @@ class ThreadLoop:
         )
         self.messages: list[Message] = []
         self._policy: ThreadPolicy | None = None
+        self._media: ThreadMediaStore | None = None
         self._wants_handoff = False
 
     @property
@@ -145,6 +149,8 @@ class ThreadLoop:
         )
         policy.handoff_wanted = self._wants_handoff
         self._policy = policy
+        if self._deps.media is None:
+            self._media = ThreadMediaStore(self._store, self._thread.thread_id, _takes_all_of(plan))
         system = await self._begin(policy)
         setup = self._setup(system, plan, policy)
         if compact is not None and policy.model.is_native:
@@ -216,7 +222,8 @@ class ThreadLoop:
             returns = render_returns(directive.outputs)
             text = first_message(blocks, directive, resolved.inputs, returns)
         else:
-            self.messages.extend(continues.messages if native else as_text(continues.messages))
+            earlier = self._readable(continues.messages)
+            self.messages.extend(earlier if native else as_text(earlier))
             text = continued_message(blocks, directive, resolved.inputs, continues)
         if not native:
             text = f"{text}\n\n{render_tools(tool.spec for tool in thread.palette.tools)}"
@@ -253,11 +260,12 @@ class ThreadLoop:
         recorder.read_only = frozenset(one.name for one in palette.registry if one.read_only)
         meter = cost_meter(deps, None, thread_id, self.spending.on_cost)
         call = evolve(self._call, budget=self.spending)
+        media = self._media
         return TurnSetup(
             deps=deps,
             registry=palette.registry,
             max_tool_turns=self._harness.limits.turns or _NO_TURNS,
-            chain=FallbackChain(plan, chain_options(deps, self._call, meter, policy)),
+            chain=FallbackChain(plan, chain_options(deps, self._call, meter, policy, media)),
             tool_context=tool_context(
                 deps if deps.approve is not None else self._asking(),
                 None,
@@ -265,6 +273,7 @@ class ThreadLoop:
                 present=self._thread.guard,
                 recorded=recorder.commit,
                 recorded_soon=recorder.write_soon,
+                media=media,
             ),
             request=LlmRequest(
                 model=policy.model.name,
@@ -282,6 +291,13 @@ class ThreadLoop:
             in_order=self._is_in_order(),
         )
 
+    def _readable(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return messages of an earlier thread without media that this one's model can't take."""
+        media = self._media
+        if media is None:  # the host decides what its store holds
+            return messages
+        return replace_media(messages, lambda part: media.takes(part.media_type))
+
     def _is_in_order(self) -> bool:
         """Return whether the directive wants calls of tools one after the other."""
         declared = self._directive.loaded.directive.model
@@ -295,12 +311,22 @@ class ThreadLoop:
         return None if cache == "none" else cache
 
 
+def _takes_all_of(plan: tuple[FallbackPlanEntry, ...]) -> Callable[[str], bool]:
+    """Return whether all models of a plan take media of a type."""
+    able = [_capabilities(entry) for entry in plan]
+    return lambda media_type: all(can.takes(media_type) for can in able)
+
+
+def _capabilities(entry: FallbackPlanEntry) -> Capabilities:
+    try:
+        return entry.provider.capabilities(entry.model)
+    except Exception:  # an unknown ability is assumed: the first attempt shows whether it exists
+        return Capabilities()
+
+
 def _model_of(entry: FallbackPlanEntry, window: int) -> ThreadModel:
     provider = entry.provider
-    try:
-        can = provider.capabilities(entry.model)
-    except Exception:  # an unknown ability is assumed: the first attempt shows whether it exists
-        can = Capabilities()
+    can = _capabilities(entry)
     return ThreadModel(
         provider.provider_id,
         entry.model,
