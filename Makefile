@@ -5,8 +5,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# More than one or two processors: many tests wait for processes.
-WORKERS ?= $(shell nproc | awk '{ print $$1 < 3 ? $$1 + 2 : 4 }')
+# One more than there are processors: many tests wait for processes.
+WORKERS ?= $(shell nproc | awk '{ print $$1 < 4 ? $$1 + 1 : 4 }')
 RUST := $(shell find native -path native/target -prune -o \( -name '*.rs' -o -name 'Cargo.*' \) -print)
 # The S3 server of the tests, and Go to build it with.
 VERSITYGW := v1.8.0
