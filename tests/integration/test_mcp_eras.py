@@ -47,7 +47,10 @@ class Recorder:
 
 @contextmanager
 def http_server(answer: Answer) -> Iterator[Recorder]:
-    """A server whose results `answer` gives by method and message; None refuses with HTTP 400."""
+    """A server whose results `answer` gives by method and message; None refuses with HTTP 400.
+
+    What has `error` alone is an error response.
+    """
     recorder = Recorder(answer)
 
     class Handler(BaseHTTPRequestHandler):
@@ -62,7 +65,8 @@ def http_server(answer: Answer) -> Iterator[Recorder]:
             result = recorder.answer(message["method"], message)
             if result is None:
                 return self.reply(400, b"what is this?", "text/plain")
-            document = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+            told = result if result.keys() == {"error"} else {"result": result}
+            document = {"jsonrpc": "2.0", "id": message["id"], **told}
             return self.reply(200, json.dumps(document).encode())
 
         def do_GET(self) -> None:

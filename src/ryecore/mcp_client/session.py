@@ -49,7 +49,7 @@ from ryecore.mcp_client.peer import Peer, PendingRequest
 from ryecore.mcp_client.pins import PinnedTool, ToolDeclaration, check_pin
 from ryecore.mcp_client.questions import Questions, answer_questions
 from ryecore.mcp_client.stdio import connect_process
-from ryecore.mcp_client.tasks import CREATED_TASK, EXTENSION, CreatedTask, TaskCalls
+from ryecore.mcp_client.tasks import CREATED_TASK, EXTENSION, CreatedTask, TaskCalls, TaskLost
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -238,8 +238,8 @@ class ServerSession:
         if request.status:
             raise self._peer.error(f"refused the call with HTTP {request.status}")
         message = shorten(self._peer.without_secrets(error.error.message))
-        if error.error.code == REQUEST_TIMEOUT:
-            self.may_hang = True
+        self.may_hang |= error.error.code == REQUEST_TIMEOUT
+        if error.error.code == REQUEST_TIMEOUT or isinstance(error, TaskLost):
             return _broken_off(f"{message}: {_UNKNOWN_EFFECT}.")
         return {"success": False, "error": message}
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import secrets
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,8 @@ from ryecore.mcp_client.tokens import canonical_url, check_private, make_private
 __all__ = ["KeptTask", "OpenTasks"]
 
 _FOLDER: Final = Path(".ai/state/mcp/tasks")
+_KEPT_S: Final = 7 * 24 * 3600
+"""The seconds after which a task is given up whose server could not be told."""
 
 
 class KeptTask:
@@ -94,6 +97,8 @@ class OpenTasks:
                 descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if time.time() - os.fstat(descriptor).st_mtime > _KEPT_S:
+                        path.unlink()  # this time is the last
                     document = json.loads(os.read(descriptor, 64 * 1024))
                 except BaseException:
                     os.close(descriptor)

@@ -41,7 +41,7 @@ from ryecore.mcp_client.peer import Peer
 from ryecore.mcp_client.questions import Questions
 from ryecore.mcp_client.task_files import KeptTask, OpenTasks
 
-__all__ = ["CREATED_TASK", "EXTENSION", "CreatedTask", "TaskCalls"]
+__all__ = ["CREATED_TASK", "EXTENSION", "CreatedTask", "TaskCalls", "TaskLost"]
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 _LEGACY: Final = "2025-11-25"
@@ -50,8 +50,9 @@ _MOST_PAUSE_S: Final = 60.0
 _DEFAULT_PAUSE_S: Final = 1.0
 _CANCELLING_S: Final = 2.0
 _MAX_MESSAGE_CHARS: Final = 1000
+_MAX_ID_CHARS: Final = 1024
 
-_MAX_FAILURES: Final = 5
+_MAX_FAULTS: Final = 5
 _FINAL: Final = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY})
 """The errors that say that there is no such task, or none for this client."""
 
@@ -172,11 +173,17 @@ class TaskCalls:
         """Wait for the result of a task. Where nobody waits any more, the task is cancelled.
 
         Raises:
-            MCPError: It failed, was cancelled by the server, or took too long.
+            TaskLost: It took too long, or can't be followed, answered, or asked for its result.
+            MCPError: It failed, or was cancelled by the server.
+            RuntimeError: Its id is too long.
         """
-        task_id = created.task.task_id if isinstance(created, CreateTaskResult) else created.task_id
         first = created.task if isinstance(created, CreateTaskResult) else created
+        task_id = first.task_id
+        if len(task_id) > _MAX_ID_CHARS:
+            raise RuntimeError(f"the id of its task has {len(task_id)} characters")
         task = _Task.model_validate(first.model_dump(mode="json", by_alias=True), by_name=False)
+        if task.has_ended and self._is_modern:  # tasks/get alone has its result
+            task = task.model_copy(update={"status": "working"})
         kept = None if self._files is None else self._files.keep(task_id, tool)
         with kept or nullcontext():
             return await self._finish(task, task_id, kept, timeout_s)
@@ -190,12 +197,14 @@ class TaskCalls:
                 result = await self._follow(task, task_id)
             is_settled = True
         except TimeoutError:
-            raise MCPError(
+            raise TaskLost(
                 REQUEST_TIMEOUT, f"the task {task_id} did not end within {timeout_s:g} s"
             ) from None
-        except MCPError as error:
-            is_settled = isinstance(error, _TaskEnded)
+        except _TaskEnded:
+            is_settled = True
             raise
+        except MCPError as error:
+            raise TaskLost.from_error_data(error.error) from None
         finally:
             if not is_settled:
                 is_settled = await self._cancel(task_id)
@@ -204,7 +213,11 @@ class TaskCalls:
         return result
 
     async def settle_left(self) -> None:
-        """Cancel the tasks whose process was killed while it waited, and report each."""
+        """Cancel the tasks whose process was killed while it waited, and report each.
+
+        Where the server takes long to answer, a later session goes on: calls wait for this one.
+        """
+        until = anyio.current_time() + _CANCELLING_S
         for kept in self._files.left() if self._files is not None else ():
             with kept:
                 if await self._cancel(kept.task_id):
@@ -213,19 +226,22 @@ class TaskCalls:
                         f"A call of {kept.tool} was left as the task {kept.task_id} by a process "
                         "that was killed. It is cancelled; see what it has done before a new call."
                     )
+            if anyio.current_time() >= until:
+                return
 
     async def _follow(self, task: _Task, task_id: str) -> CallToolResult:
         answered: set[str] = set()
-        told, began = "", anyio.current_time()
-        changes = failures = 0
+        told, began, changes = "", anyio.current_time(), 0
+        polls, results = _Faults(), _Faults()
         while not task.has_ended:
             if task.message and task.message != told:
                 told, changes = task.message, changes + 1
                 await self._questions.progress(changes, None, told)
             if task.status == "input_required":
-                if not self._is_modern:
-                    return await self._legacy_result(task_id)  # by which it asks, and then ends
-                await self._answer(task, task_id, answered)
+                if self._is_modern:
+                    await self._answer(task, task_id, answered)
+                elif result := await self._legacy_result(task_id, results):
+                    return result  # it asked by the request for it, and then ended
             if task.ttl_s is not None and anyio.current_time() - began > task.ttl_s:
                 raise MCPError(
                     INVALID_REQUEST,
@@ -233,29 +249,44 @@ class TaskCalls:
                 )
             await anyio.sleep(task.pause_s)
             try:
-                task, failures = await self._get(task_id), 0
-            except MCPError as error:  # a gateway that is busy, or restarts, ends no task
-                failures += 1
-                if error.error.code in _FINAL or failures > _MAX_FAILURES:
-                    raise
-        return await self._outcome(task, task_id)
+                task = await self._get(task_id)
+            except MCPError as error:
+                polls.note(error)
+            else:
+                polls = _Faults()
+        return await self._outcome(task, task_id, results)
 
-    async def _outcome(self, task: _Task, task_id: str) -> CallToolResult:
+    async def _outcome(self, task: _Task, task_id: str, faults: "_Faults") -> CallToolResult:
         if not self._is_modern:
-            return await self._legacy_result(task_id)
+            while task.status == "completed":
+                if result := await self._legacy_result(task_id, faults):
+                    return result
+                await anyio.sleep(task.pause_s)
+            return await self._legacy_failure(task_id)
         if task.status == "completed":
             return CallToolResult.model_validate(task.result, by_name=False)
         if task.status == "failed" and task.error is not None:
             raise _TaskEnded.from_error_data(ErrorData.model_validate(task.error, by_name=False))
-        raise _TaskEnded(INTERNAL_ERROR, f"the task {task.status}: {task.message or 'no reason'}")
+        how = "failed" if task.status == "failed" else "was cancelled"
+        raise _TaskEnded(INTERNAL_ERROR, f"the task {how}: {task.message or 'no reason'}")
 
-    async def _legacy_result(self, task_id: str) -> CallToolResult:
+    async def _legacy_result(self, task_id: str, faults: "_Faults") -> CallToolResult | None:
+        """Return a result; None where it was lost on its way."""
         try:
-            return await self._client.send_request(
-                _request("tasks/result", task_id), CallToolResult
-            )
+            return await self._result(task_id)
+        except MCPError as error:
+            faults.note(error)
+            return None
+
+    async def _legacy_failure(self, task_id: str) -> CallToolResult:
+        """Return the result of a tool that failed; any other failure is an error."""
+        try:
+            return await self._result(task_id)
         except MCPError as error:
             raise _TaskEnded.from_error_data(error.error) from None
+
+    async def _result(self, task_id: str) -> CallToolResult:
+        return await self._client.send_request(_request("tasks/result", task_id), CallToolResult)
 
     async def _answer(self, task: _Task, task_id: str, answered: set[str]) -> None:
         """Answer the requests of a task, each once."""
@@ -283,15 +314,32 @@ class TaskCalls:
                     request = _request("tasks/cancel", task_id)
                     await self._client.send_request(request, EmptyResult)
             except MCPError as error:
-                return error.error.code == INVALID_PARAMS  # it has ended, or is forgotten
+                return error.error.code in _FINAL  # it has ended, or is forgotten
             except (RuntimeError, ValueError):
                 return True  # an answer, if not a readable one
             return True
         return False
 
 
+class TaskLost(MCPError):
+    """The wait for a task was broken off: the server has begun it, and may have finished it."""
+
+
 class _TaskEnded(MCPError):
     """The error with which a task ended at the server."""
+
+
+class _Faults:
+    """Errors that end no task while they are few: a gateway is busy."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def note(self, error: MCPError) -> None:
+        """Count an error, and raise it where it is one too many, or says that there is no task."""
+        self._count += 1
+        if error.error.code in _FINAL or self._count > _MAX_FAULTS:
+            raise error
 
 
 def _request(method: str, task_id: str) -> _TaskRequest:

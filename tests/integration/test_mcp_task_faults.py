@@ -1,0 +1,209 @@
+"""Servers that answer badly about the tasks of calls, and what callers are told then."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ryecore import ExecutionResult
+from ryecore.mcp_client.task_files import OpenTasks
+from tests.integration.test_mcp_eras import MODERN, http_server
+from tests.integration.test_mcp_http import pinned
+from tests.mcp_items import server_item
+from tests.workspace import Workspace
+
+pytestmark = pytest.mark.usefixtures("forked_connectors")
+
+TOOL = {"name": "echo", "inputSchema": {"type": "object"}}
+SAID = {"content": [{"type": "text", "text": "said"}]}
+EXTENSION = {"io.modelcontextprotocol/tasks": {}}
+ERROR = {"code": -32603, "message": "it broke"}
+
+Get = Callable[[int], dict[str, Any] | None]
+
+
+def task(task_id: str = "t", status: str = "working", **more: Any) -> dict[str, Any]:
+    when = "2026-01-01T00:00:00Z"
+    told = {"taskId": task_id, "status": status, "createdAt": when, "lastUpdatedAt": when}
+    pauses = {"ttl": None, "ttlMs": None, "pollInterval": 50, "pollIntervalMs": 50}
+    return {**told, **pauses, **more}
+
+
+class Modern:
+    """A server of 2026 whose calls become a task.
+
+    Args:
+        created: The task as it is created.
+        get: Returns it by how often it was asked for; None refuses with HTTP 400.
+        cancel: Answers its cancellation; an error, a result, or None as above.
+    """
+
+    def __init__(
+        self, created: Mapping[str, Any], get: Get, cancel: Callable[[], Any] = lambda: MODERN
+    ) -> None:
+        self.call = {"resultType": "task", **created}
+        self.get, self.cancel = get, cancel
+        self.asked: list[str] = []
+
+    def __call__(self, method: str, _: Mapping[str, Any]) -> dict[str, Any] | None:
+        self.asked.append(method)
+        match method:
+            case "server/discover":
+                offered = {"tools": {}, "extensions": EXTENSION}
+                return MODERN | {"supportedVersions": ["2026-07-28"], "capabilities": offered}
+            case "tools/list":
+                return MODERN | {"tools": [TOOL]}
+            case "tools/call":
+                return MODERN | self.call
+            case "tasks/get":
+                told = self.get(self.asked.count(method))
+                return None if told is None else MODERN | told
+            case "tasks/cancel":
+                answer: dict[str, Any] | None = self.cancel()
+                return answer
+        return None
+
+
+def legacy(get: Get, result: Callable[[int], dict[str, Any] | None]) -> Any:
+    """A server of 2025 whose calls become a task; its result by how often it was asked for."""
+    asked: list[str] = []
+
+    def answer(method: str, _: Mapping[str, Any]) -> dict[str, Any] | None:
+        asked.append(method)
+        match method:
+            case "initialize":
+                offered = {"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}}}
+                about = {"serverInfo": {"name": "old", "version": "1"}, "capabilities": offered}
+                return {"protocolVersion": "2025-11-25", **about}
+            case "tools/list":
+                return {"tools": [{**TOOL, "execution": {"taskSupport": "optional"}}]}
+            case "tools/call":
+                return {"task": task()}
+            case "tasks/get":
+                return get(asked.count(method))
+            case "tasks/result":
+                return result(asked.count(method))
+            case "tasks/cancel":
+                return {}
+        return None
+
+    return answer
+
+
+def call(workspace: Workspace, server: Any, **config: Any) -> ExecutionResult:
+    with http_server(server) as recorder, workspace.sync() as rye:
+        server_item(workspace, transport="http", url=recorder.url, **config)
+        return rye.execute(pinned(workspace, rye))
+
+
+def left(workspace: Workspace) -> list[Path]:
+    return [*(workspace.user / ".ai/state/mcp/tasks").rglob("*.json")]
+
+
+def test_a_task_that_has_ended_as_it_is_created_is_asked_for_its_result(
+    workspace: Workspace,
+) -> None:
+    server = Modern(task(status="completed"), lambda _: task(status="completed", result=SAID))
+    done = call(workspace, server)
+    assert done.success, done.error
+    assert "tasks/cancel" not in server.asked
+
+
+@pytest.mark.parametrize(
+    ("created", "get"),
+    [
+        (task(), lambda _: None),
+        (task(ttlMs=0), lambda _: task(ttlMs=0)),
+        (task(), lambda _: task(status="input_required", inputRequests={
+            "k": {"method": "elicitation/create", "params": {
+                "message": "?", "requestedSchema": {"type": "object", "properties": {}}}}})),
+        (task("x" * 100_000), lambda _: task()),
+    ],
+    ids=["gone", "kept-too-short", "unanswerable", "endless-id"],
+)  # fmt: skip
+def test_a_call_whose_task_is_lost_says_that_its_effect_is_unknown(
+    workspace: Workspace, created: Mapping[str, Any], get: Get
+) -> None:
+    done = call(workspace, Modern(created, get))
+    assert not done.success
+    assert done.effect_unknown, done.error
+    assert len(str(done.error)) < 1000
+    assert not left(workspace)
+
+
+def test_a_task_that_fails_or_is_cancelled_at_its_server_says_so_and_why(
+    workspace: Workspace,
+) -> None:
+    failed = call(workspace, Modern(task(), lambda _: task(status="failed", error=ERROR)))
+    assert (failed.error, failed.effect_unknown) == ("it broke", False)
+    why = task(status="cancelled", statusMessage="no time")
+    cancelled = call(workspace, Modern(task(), lambda _: why))
+    assert cancelled.error == "the task was cancelled: no time"
+
+
+@pytest.mark.parametrize("status", ["completed", "input_required"])
+def test_a_result_of_2025_is_asked_for_again_where_it_was_lost_on_its_way(
+    workspace: Workspace, status: str
+) -> None:
+    done = call(
+        workspace, legacy(lambda _: task(status=status), lambda n: None if n == 1 else SAID)
+    )
+    assert done.success, done.error
+
+
+def test_a_result_of_2025_that_never_comes_leaves_its_effect_unknown(workspace: Workspace) -> None:
+    done = call(workspace, legacy(lambda _: task(status="completed"), lambda _: None))
+    assert not done.success
+    assert done.effect_unknown
+
+
+def leave(workspace: Workspace, server: Modern, url: str, count: int) -> None:
+    """Leave files of tasks as processes do that were killed."""
+    tasks = OpenTasks(workspace.user, url)
+    for number in range(count):
+        kept = tasks.keep(f"left-{number}", "echo")
+        assert kept is not None
+        with kept:
+            pass
+    server.call = SAID
+
+
+def begin_session(workspace: Workspace, url: str) -> None:
+    """Call a tool in a session of its own."""
+    with workspace.sync() as rye:
+        server_item(workspace, transport="http", url=url)
+        done = rye.execute(pinned(workspace, rye))
+        assert done.success, done.error
+
+
+def test_a_left_task_is_forgotten_once_its_server_cannot_know_it(workspace: Workspace) -> None:
+    server = Modern(task(), lambda _: task(), lambda: None)
+    with http_server(server) as recorder:
+        leave(workspace, server, recorder.url, 2)
+        begin_session(workspace, recorder.url)
+        old, new = left(workspace)  # it may be busy
+        days_ago = time.time() - 8 * 24 * 3600
+        os.utime(old, (days_ago, days_ago))
+        begin_session(workspace, recorder.url)
+        assert left(workspace) == [new]
+        server.cancel = lambda: {"error": {"code": -32601, "message": "Method not found"}}
+        begin_session(workspace, recorder.url)
+        assert not left(workspace)
+
+
+def test_a_server_whose_cancellation_hangs_is_called_all_the_same(workspace: Workspace) -> None:
+    until = threading.Event()  # the session waits for 2 s of it, as this test does
+    server = Modern(task(), lambda _: task(), lambda: until.wait(60) and None)
+    with http_server(server) as recorder, workspace.sync() as rye:
+        try:
+            server_item(workspace, transport="http", url=recorder.url, startup_timeout=5)
+            leave(workspace, server, recorder.url, 4)
+            done = rye.execute(pinned(workspace, rye))
+            assert done.success, done.error
+            assert server.asked.count("tasks/cancel") == 1
+        finally:
+            until.set()
