@@ -2,6 +2,7 @@
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from mcp import Client
 
 from ryecore.mcp_server import create_server
+from tests.matrix import IS_SOAK
 from tests.mcp_clients import INITIALIZE, http
 from tests.mcp_wire import ModernHttp, RpcError, legacy
 from tests.unit.chain.test_channel import HELPER
@@ -164,8 +166,10 @@ def test_a_client_of_2025_creates_gets_lists_and_cancels_tasks(workspace: Worksp
         for method in ("tasks/cancel", "tasks/result"):
             with pytest.raises(RpcError, match="cancel"):
                 client(method, taskId=task["taskId"])
-        with pytest.raises(RpcError, match="cursor"):
-            client("tasks/list", cursor="7:x")
+        for cursor in ("7:x", "9" * 5000 + ":"):
+            with pytest.raises(RpcError, match="cursor") as unknown:
+                client("tasks/list", cursor=cursor)
+            assert unknown.value.code == types.INVALID_PARAMS
         with pytest.raises(RpcError, match="Method not found"):
             client("tasks/update", taskId=failing, inputResponses={})
     with legacy(workspace, *OFFERED) as again:  # by another process, for the same person
@@ -196,6 +200,19 @@ def test_a_client_of_2025_is_asked_while_it_waits_for_a_result(workspace: Worksp
         done = client("tasks/result", taskId=task_id)
     assert done["content"][0]["text"] == "Hello Ada"
     assert asked == [{"taskId": task_id}]
+
+
+@pytest.mark.skipif(not IS_SOAK, reason="starts a hundred processes")
+def test_calls_of_one_moment_open_no_more_tasks_than_are_allowed(workspace: Workspace) -> None:
+    waits = "def execute(params, project_path):\n    import time\n    time.sleep(1000)\n"
+    workspace.python("a/waits", waits, task_support="optional", reports=True)
+    with http(workspace, *OFFERED) as served, ThreadPoolExecutor(32) as callers:
+        client = ModernHttp(served.url)
+
+        def call(_: int) -> bool:
+            return "taskId" in client("tools/call", name="a__waits", arguments={})
+
+        assert sum(callers.map(call, range(130))) == 100
 
 
 def test_older_clients_have_no_tasks(workspace: Workspace) -> None:

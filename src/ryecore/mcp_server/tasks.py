@@ -9,8 +9,10 @@ Source: docs/how-to/serve-mcp.md#long-calls-as-tasks; ADR 051.
 import hashlib
 import hmac
 import json
+import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -67,6 +69,7 @@ class Tasks:
         self._catalog = catalog
         self._grants = grants
         self._live: dict[str, LiveTask] = {}
+        self._beginning: dict[str, tuple[ServedProject, str]] = {}
         self._pending = PendingCalls()
 
     async def create(
@@ -85,17 +88,15 @@ class Tasks:
         """
         live = self._pending.take(ctx, params)
         if live is None:
-            await self._check_count(entry.project, ctx)
             key = secrets.token_urlsafe(18)
-            labels = {_OWNER: self._owner(ctx), _KEY: key}
-            call = CallContext(capabilities=self._grants, caller="mcp", labels=labels)
-            if not spec.has_channel:
-                started = await entry.project.rye.execute(
-                    entry.ref, params.arguments or {}, async_=True, ctx=call
-                )
-                thread_id = cast("StartedThread", started).thread_id
-                return await self._state(entry.project, f"{key}.{thread_id}", ctx)
-            live = await self._begin(entry, key, call, ctx, params)
+            async with self._place(entry.project, self._owner(ctx), key) as call:
+                if not spec.has_channel:
+                    started = await entry.project.rye.execute(
+                        entry.ref, params.arguments or {}, async_=True, ctx=call
+                    )
+                    thread_id = cast("StartedThread", started).thread_id
+                    return await self._state(entry.project, f"{key}.{thread_id}", ctx)
+                live = await self._begin(entry, key, call, ctx, params)
             asked = await self._first_questions(live, spec, ctx)
         else:
             asked = live.asked()
@@ -190,10 +191,11 @@ class Tasks:
         """
         projects = self._catalog.projects
         first, _, after = (cursor or "0:").partition(":")
-        if not (first.isascii() and first.isdecimal() and int(first) < len(projects)):
+        index = int(first) if re.fullmatch("[0-9]{1,4}", first) else len(projects)
+        if index >= len(projects):
             raise _bad_cursor()
         owner, found = self._owner(ctx), []
-        project = projects[int(first)]
+        project = projects[index]
         try:
             rows = await project.rye.threads.list(all=True, limit=_SCANNED, after=after or None)
         except ThreadNotFound:
@@ -203,9 +205,8 @@ class Tasks:
                 task_id = f"{record.labels[_KEY]}.{record.thread_id}"
                 found.append(await self._state(project, task_id, ctx))
         if rows.is_cut:
-            return found, f"{first}:{rows.next_after}"
-        more = int(first) + 1 < len(projects)
-        return found, f"{int(first) + 1}:" if more else None
+            return found, f"{index}:{rows.next_after}"
+        return found, f"{index + 1}:" if index + 1 < len(projects) else None
 
     async def _begin(
         self,
@@ -244,16 +245,29 @@ class Tasks:
             live.end_after(0)
             raise
 
-    async def _check_count(
-        self, project: ServedProject, ctx: ServerRequestContext[Any, Any]
-    ) -> None:
-        owner = self._owner(ctx)
-        rows = await project.rye.threads.list(limit=1000)
-        if sum(_is_task_of(one, owner) for one in rows) >= _MAX_OPEN:
-            raise InputError(
-                f"{_MAX_OPEN} tasks are open already.",
-                next_step="Wait until some have ended, or cancel them.",
-            )
+    @asynccontextmanager
+    async def _place(
+        self, project: ServedProject, owner: str, key: str
+    ) -> AsyncIterator[CallContext]:
+        """Hold a place among an owner's open tasks while one is begun, and yield its context.
+
+        Those whose rows aren't there yet count too: calls of one moment would all find room.
+        """
+        whose = project, owner
+        open_keys = {one for one, other in self._beginning.items() if other == whose}
+        self._beginning[key] = whose
+        try:
+            rows = await project.rye.threads.list(limit=1000)
+            open_keys |= {one.labels[_KEY] for one in rows if _is_task_of(one, owner)}
+            if len(open_keys) >= _MAX_OPEN:
+                raise InputError(
+                    f"{_MAX_OPEN} tasks are open already.",
+                    next_step="Wait until some have ended, or cancel them.",
+                )
+            labels = {_OWNER: owner, _KEY: key}
+            yield CallContext(capabilities=self._grants, caller="mcp", labels=labels)
+        finally:
+            del self._beginning[key]
 
     def _owner(self, ctx: ServerRequestContext[Any, Any]) -> str:
         """Return whose a request's tasks are: the client's credential, and what it may do."""
