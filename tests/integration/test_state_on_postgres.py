@@ -17,6 +17,9 @@ from ryecore.errors import BudgetError, ConfigError, InputError, StateError, Sta
 from ryecore.policy.budget import Amount, Settlement
 from ryecore.state.model import Cost, Predecessor
 from ryecore.state.owners import moment
+from ryecore.state.postgres.address import PostgresAddress
+from ryecore.state.postgres.budget_functions import BUDGET_FUNCTIONS
+from ryecore.state.postgres.database import PostgresDatabase
 from ryecore.state.postgres.schema import MIGRATIONS
 from ryecore.state.store import ThreadStore
 from tests.postgres import needs_server, own_schema
@@ -348,6 +351,30 @@ async def test_processes_of_an_earlier_version_go_on_after_the_schema_is_upgrade
     settle = "SELECT settle_alone(%s, 1, 1, 'counted', 80, 80, 0, 0, NULL, NULL)"
     assert other.execute(settle, ("r",)).fetchone() == (0,)
     assert (await ledger.account("r")).own == Amount(80, 80)
+
+
+async def test_an_upgrade_and_a_settlement_of_an_earlier_version_wait_in_no_circle(
+    workspace: Workspace, state: str, other: Any
+) -> None:
+    """The settlement changes charges before accounts, and the upgrade the other way round."""
+    schema, version = state.rpartition("=")[2], MIGRATIONS.index(BUDGET_FUNCTIONS)
+    other.execute(f"CREATE SCHEMA {schema}; {';'.join(MIGRATIONS[:version])}")
+    other.execute(f"CREATE TABLE ryecore_schema AS SELECT {version}::bigint AS version")
+    tree_lock = PostgresDatabase(PostgresAddress.parse(state)).tree_lock
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ %s"
+    look_anew = "SELECT pg_stat_clear_snapshot()"
+    with ThreadPoolExecutor(1) as pool:
+        other.execute("BEGIN")
+        other.execute("SELECT lock_tree(%s, %s, %s, 'a', TRUE)", tree_lock)
+        other.execute("UPDATE charges SET spend = 1 WHERE thread_id = 'a'")
+        upgrading = pool.submit(_opened, workspace, state)
+        with anyio.fail_after(20):
+            while not other.execute(waits, ("ALTER TABLE accounts|advisory",)).fetchone()[0]:
+                await anyio.sleep(0.01)
+                other.execute(look_anew)
+        other.execute("UPDATE accounts SET spend_own = 1 WHERE thread_id = 'a'")
+        other.execute("COMMIT")
+        assert upgrading.result() == len(MIGRATIONS)
 
 
 async def test_text_that_the_server_cannot_hold_is_refused(store: ThreadStore) -> None:

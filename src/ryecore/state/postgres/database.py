@@ -424,6 +424,9 @@ class PostgresDatabase:
             if found.fetchone() is None:
                 session.run(f"CREATE SCHEMA {name}")
             session.run("CREATE TABLE IF NOT EXISTS ryecore_schema (version bigint NOT NULL)")
+            # Processes of an earlier version write in other orders of tables: no two may wait in a
+            # circle.
+            session.run("SELECT pg_advisory_xact_lock(%s, %s)", self.lock)
             for statements in MIGRATIONS[self._version(session) :]:
                 session.run(statements)
             session.run("DELETE FROM ryecore_schema")
