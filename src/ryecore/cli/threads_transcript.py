@@ -171,6 +171,8 @@ def _was_refused(payload: Mapping[str, Any]) -> bool:
 
 _MAX_LINES: Final = 12
 _MAX_CHARS: Final = 400
+_MAX_SPEND: Final = 10**24
+"""The most microcents that are shown; a node's record can name any number."""
 _INDENT: Final = "           "
 
 
@@ -180,7 +182,10 @@ def record_lines(event: RunEvent) -> StyledText:
     Any content can be rendered; none raises an error.
     """
     text = StyledText()
-    when = datetime.fromtimestamp(event.timestamp).strftime("%H:%M:%S")
+    try:
+        when = datetime.fromtimestamp(event.timestamp).strftime("%H:%M:%S")
+    except (ValueError, OverflowError, OSError):  # a node's record can name any time
+        when = "--:--:--"
     head, body = _RENDERERS.get(event.type, _any)(event.payload, event.type)
     text.line((f"{when}  ", "dim"), *head)
     lines = body.splitlines()
@@ -235,7 +240,7 @@ def _cost(payload: Mapping[str, Any], _: str) -> _Rendered:
         return [(f"cost   {why}", "dim")], ""
     style = "dim" if outcome == "success" else "warn"
     spend = payload.get("spend_microcents")
-    money = exact_dollars(spend) if isinstance(spend, int) else ""
+    money = exact_dollars(spend) if isinstance(spend, int) and abs(spend) <= _MAX_SPEND else ""
     tokens = f"{_text(payload.get('input_tokens'))} in, {_text(payload.get('output_tokens'))} out"
     return [
         (f"cost   {tokens}  {money}  {_text(payload.get('mark'))}", "dim"),

@@ -16,17 +16,19 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 import click
+from typing_extensions import override
 
 from ryecore.actions.settings import STATE, OpenOptions, check_state
 from ryecore.cli.opening import deps_option, missing_models, models_of, serve_until_signalled
 from ryecore.cli.options import project_option
 from ryecore.cli.output import errors_shown
+from ryecore.display.sanitize import escape_controls
 from ryecore.display.text import counted
 from ryecore.errors import ConfigError, InputError, MissingExtra
 from ryecore.remote.queue_address import is_queue_name
 from ryecore.rye import Rye
 
-__all__ = ["log_to_stderr", "read_place", "read_rate", "work"]
+__all__ = ["LogFormatter", "log_to_stderr", "read_place", "read_rate", "work"]
 
 _MAX_PORT: Final = 65_535
 _RATE: Final = re.compile(r"([1-9][0-9]{0,8})/([0-9]+(?:\.[0-9]+)?)s", re.ASCII)
@@ -203,6 +205,22 @@ def _metrics_server() -> _ServeMetrics:
     return serve_metrics
 
 
+class LogFormatter(logging.Formatter):
+    """Writes each message as one line, in which names and errors of others steer nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    @override
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = escape_controls(record.message, keep="")
+        return super().formatMessage(record)
+
+    @override
+    def formatException(self, ei: Any) -> str:
+        return escape_controls(super().formatException(ei), keep="\n\t")
+
+
 def log_to_stderr(*names: str) -> None:
     """Show logs on the standard error, from the level INFO on; without this they aren't shown.
 
@@ -210,7 +228,7 @@ def log_to_stderr(*names: str) -> None:
         names: Their names.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(LogFormatter())
     for name in names:
         log = logging.getLogger(name)
         log.addHandler(handler)

@@ -95,6 +95,13 @@ def test_the_start_of_a_resumed_thread_says_what_is_left_in_figures_that_are_rea
     assert "1,790.791" not in shown
 
 
+@pytest.mark.parametrize("timestamp", [1e20, -1e20, 1e300])
+def test_a_record_with_figures_beyond_all_bounds_is_shown(timestamp: float) -> None:
+    spent = {"outcome": "success", "spend_microcents": 10**400}
+    shown = record_lines(RunEvent("thread", timestamp, "model_call_end", spent)).plain()
+    assert shown.startswith("--:--:--  cost")
+
+
 def test_a_transcript_leaves_out_requests_that_were_repeated_for_a_shorter_answer(
     run: Run,
 ) -> None:

@@ -1,7 +1,9 @@
 """What a stranger writes steers, forges and hides nothing, on every surface that people read."""
 
 import json
+import logging
 import re
+import sys
 import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -11,6 +13,7 @@ import pytest
 from ryecore.chain.rendering import render_error, render_result, render_trace
 from ryecore.cli.output import show_json
 from ryecore.cli.threads_transcript import record_lines
+from ryecore.cli.work import LogFormatter
 from ryecore.display import Box, Line, Picture, to_html, to_mermaid, to_svg
 from ryecore.display.sanitize import (
     drop_invisible,
@@ -117,6 +120,19 @@ def _warning(text: str) -> str:
     return str(shown[0].message)
 
 
+def _log_line(text: str) -> str:
+    record = logging.LogRecord("x", logging.INFO, "", 0, "The run %s begins.", (text,), None)
+    return LogFormatter().format(record)
+
+
+def _traceback(text: str) -> str:
+    try:
+        raise ValueError(text)
+    except ValueError:
+        record = logging.LogRecord("x", logging.ERROR, "", 0, "It failed.", (), sys.exc_info())
+        return LogFormatter().format(record)
+
+
 SURFACES: dict[str, Callable[[str], str]] = {
     **{
         f"{name}, {how}": surface
@@ -137,6 +153,8 @@ SURFACES: dict[str, Callable[[str], str]] = {
     "warning": _warning,
     "declaration of an MCP tool": lambda text: "\n".join(ToolDeclaration(text, text, {}).lines()),
     "log on a terminal": lambda text: replace_controls(text, keep="\n\t"),
+    "log line": _log_line,
+    "traceback in a log": _traceback,
     "field of an export": lambda text: frontmatter({"name": text}),
     "search": lambda text: replace_controls(text, " "),
 }
@@ -149,7 +167,7 @@ def test_no_surface_lets_a_text_steer_or_hide(surface: str) -> None:
         assert [char for char in shown if not char.isprintable() and char not in "\n\t"] == [], case
 
 
-ONE_LINE = {"line", "change", "trace", "warning", "field of an export"}
+ONE_LINE = {"line", "log line", "change", "trace", "warning", "field of an export"}
 
 
 @pytest.mark.parametrize("surface", [one for one in SURFACES if one.partition(",")[0] in ONE_LINE])
