@@ -130,7 +130,10 @@ async def _serve(visitor: socket.socket, state: str | None) -> str | None:
 
 def _is_return(target: str) -> bool:
     """Return whether a request is the return of a person from an authorization server."""
-    parts = urlsplit(target)
+    try:
+        parts = urlsplit(target)
+    except ValueError:  # any page can send a browser here, with anything for an address
+        return False
     return parts.path == _PATH and ("code=" in parts.query or "error=" in parts.query)
 
 

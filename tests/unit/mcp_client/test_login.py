@@ -62,6 +62,24 @@ async def test_a_visitor_that_breaks_off_ends_nothing() -> None:
             await browser.get(f"{loopback.redirect_uri}?error=denied&state=own")
 
 
+@pytest.mark.parametrize("target", ["//[", "http://[x/callback"])
+async def test_an_address_that_is_none_ends_no_login(target: str) -> None:
+    """Any page can send a browser there."""
+
+    def visit(port: int) -> bytes:
+        with socket.create_connection(("127.0.0.1", port)) as visitor:
+            visitor.sendall(f"GET {target} HTTP/1.1\r\n\r\n".encode())
+            return visitor.recv(100)
+
+    with Loopback(lambda _: None) as loopback:
+        port = urlsplit(loopback.redirect_uri).port
+        assert port is not None
+        async with anyio.create_task_group() as tasks, httpx2.AsyncClient() as browser:
+            tasks.start_soon(loopback, REQUEST)
+            assert b" 404 " in await anyio.to_thread.run_sync(visit, port)
+            await browser.get(f"{loopback.redirect_uri}?code=mine&state=own")
+
+
 async def test_a_listener_that_has_nobody_left_to_accept_is_waited_at_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
