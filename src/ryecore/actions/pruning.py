@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import anyio
 
 from ryecore.display.sanitize import RyeWarning, warn
-from ryecore.display.text import Rendered, StyledText, byte_size, counted
+from ryecore.display.text import Rendered, StyledText, byte_size, counted, noun_of
 from ryecore.errors import ConfigError, RyeError
 from ryecore.frozen import frozen
 from ryecore.state.pruning import Retention, resolve_retention
@@ -71,10 +71,10 @@ class PruneReport(Rendered):
         verb = "would go" if self.is_dry_run else "pruned"
         text.line(f"{counted(len(self.thread_ids), 'thread')}, {byte_size(self.size_bytes)} {verb}")
         if self.kept_resumable:
-            kept = counted(self.kept_resumable, "thread")
+            stay = noun_of(self.kept_resumable, "thread stays", "threads stay")
             text.line(
                 (
-                    f"{kept} stay that may be resumed, for twice as long; ",
+                    f"{self.kept_resumable:,} {stay} that may be resumed, for twice as long; ",
                     "",
                 ),
                 ("prune them too: --include-resumable", "dim"),

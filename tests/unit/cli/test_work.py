@@ -57,4 +57,5 @@ def test_a_cluster_without_a_state_that_machines_share_is_refused(
     told = run("cluster", command)
     assert told.code == 2
     assert not workspace.path("state").exists()  # a read makes nothing
-    assert "Name a state that machines share: --state, or RYE_STATE." in told.err
+    assert "--state" not in told.err  # it has no such option
+    assert "Name a state that machines share: RYE_STATE," in told.err

@@ -252,7 +252,7 @@ def queue_of(queue: RunQueue | None) -> RunQueue:
     if queue is None:
         raise StateError(
             "The state is in the project's folder, which has no queues.",
-            next_step="Name a state that machines share: --state, or RYE_STATE.",
+            next_step="Name a state that machines share: RYE_STATE, or state= of Rye.open.",
         )
     return queue
 
