@@ -138,6 +138,26 @@ def own_schema(address: str) -> str:
     return f"{address}&schema=t_{secrets.token_hex(8)}"
 
 
+_SOCKET = ".s.PGSQL.5432"
+"""The name of a server's socket in its folder."""
+
+
+class _SocketServer(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+
+
+@contextmanager
+def _standing_between(
+    folder: Path, handler: type[socketserver.BaseRequestHandler]
+) -> Iterator[None]:
+    """Serve a socket that is named like a server's, in a folder that is made."""
+    folder.mkdir()
+    with _SocketServer(str(folder / _SOCKET), handler) as between:
+        threading.Thread(target=between.serve_forever, daemon=True).start()
+        yield
+        between.shutdown()
+
+
 @contextmanager
 def losing_answers(server: Path, folder: Path) -> Iterator[Callable[[bool], None]]:
     """Stand between clients and a server's socket, in another folder.
@@ -145,14 +165,12 @@ def losing_answers(server: Path, folder: Path) -> Iterator[Callable[[bool], None
     What is yielded sets whether the connections break as the server answers: it has done what it
     was asked to, and the client doesn't learn of it.
     """
-    folder.mkdir()
     losing = threading.Event()
-    name = ".s.PGSQL.5432"
 
     class Between(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             with socket.socket(socket.AF_UNIX) as answering:
-                answering.connect(str(server / name))
+                answering.connect(str(server / _SOCKET))
                 while True:
                     ready, _, _ = select.select([self.request, answering], [], [])
                     for one in ready:
@@ -161,13 +179,8 @@ def losing_answers(server: Path, folder: Path) -> Iterator[Callable[[bool], None
                             return
                         (answering if one is self.request else self.request).sendall(data)
 
-    class Server(socketserver.ThreadingUnixStreamServer):
-        daemon_threads = True
-
-    with Server(str(folder / name), Between) as between:
-        threading.Thread(target=between.serve_forever, daemon=True).start()
+    with _standing_between(folder, Between):
         yield lambda loses: losing.set() if loses else losing.clear()
-        between.shutdown()
 
 
 @contextmanager
@@ -177,14 +190,12 @@ def cutting(server: Path, folder: Path) -> Iterator[threading.Event]:
     While what is yielded is set, nothing comes through in either direction, as where a network
     drops everything; no connection ends.
     """
-    folder.mkdir()
     cut = threading.Event()
-    name = ".s.PGSQL.5432"
 
     class Between(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             with socket.socket(socket.AF_UNIX) as answering:
-                answering.connect(str(server / name))
+                answering.connect(str(server / _SOCKET))
                 while True:
                     ready, _, _ = select.select([self.request, answering], [], [], 0.1)
                     for one in () if cut.is_set() else ready:
@@ -193,13 +204,8 @@ def cutting(server: Path, folder: Path) -> Iterator[threading.Event]:
                             return
                         (answering if one is self.request else self.request).sendall(data)
 
-    class Server(socketserver.ThreadingUnixStreamServer):
-        daemon_threads = True
-
-    with Server(str(folder / name), Between) as between:
-        threading.Thread(target=between.serve_forever, daemon=True).start()
+    with _standing_between(folder, Between):
         yield cut
-        between.shutdown()
 
 
 class Killer:
@@ -219,8 +225,7 @@ class Killer:
 @contextmanager
 def killing(server: Path, folder: Path) -> Iterator[Killer]:
     """Stand between a process and a server's socket, in another folder; see `Killer`."""
-    folder.mkdir()
-    killer, counting, name = Killer(), threading.Lock(), ".s.PGSQL.5432"
+    killer, counting = Killer(), threading.Lock()
 
     class Between(socketserver.BaseRequestHandler):
         def handle(self) -> None:
@@ -230,7 +235,7 @@ def killing(server: Path, folder: Path) -> Iterator[Killer]:
         def _pass_on(self) -> None:
             is_last = False
             with socket.socket(socket.AF_UNIX) as answering:
-                answering.connect(str(server / name))
+                answering.connect(str(server / _SOCKET))
                 while True:
                     ready, _, _ = select.select([self.request, answering], [], [])
                     for one in ready:
@@ -247,10 +252,5 @@ def killing(server: Path, folder: Path) -> Iterator[Killer]:
                             return
                         (answering if one is self.request else self.request).sendall(data)
 
-    class Server(socketserver.ThreadingUnixStreamServer):
-        daemon_threads = True
-
-    with Server(str(folder / name), Between) as between:
-        threading.Thread(target=between.serve_forever, daemon=True).start()
+    with _standing_between(folder, Between):
         yield killer
-        between.shutdown()

@@ -80,6 +80,7 @@ async def test_a_call_that_is_cancelled_leaves_no_process(workspace: Workspace, 
                 pid = await anyio.to_thread.run_sync(read_pid, fifo)
                 calls.cancel_scope.cancel()
             await ended(pid)
+    assert not is_alive(pid)
 
 
 @MODES

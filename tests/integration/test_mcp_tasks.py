@@ -116,6 +116,7 @@ async def test_a_call_that_is_cancelled_cancels_its_task(
                 calls.cancel_scope.cancel()
             await ended(tool)
             await forgotten(workspace)
+    assert not is_alive(tool)
 
 
 async def test_a_task_that_takes_too_long_is_cancelled(workspace: Workspace) -> None:

@@ -1,7 +1,7 @@
 """The MCP server of some projects: what it offers, put together."""
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
 import anyio
@@ -81,23 +81,12 @@ def create_server(
     notifier = ChangeNotifier(catalog, peers, resources.stamp)
     subscriptions = Subscriptions(peers, notifier, resources)
 
-    @asynccontextmanager
-    async def lifespan(_: Server[Any]) -> AsyncIterator[object]:
-        async with anyio.create_task_group() as tasks:
-            transport = Transport(tasks)
-            tasks.start_soon(notifier.run)
-            try:
-                yield transport
-            finally:
-                tasks.cancel_scope.cancel()
-                subscriptions.forget(transport)
-
     server = ProjectServer(
         requests,
         "ryecore",
         version=__version__,
         instructions=INSTRUCTIONS if catalog.has_verbs else INSTRUCTIONS_WITHOUT_VERBS,
-        lifespan=lifespan,
+        lifespan=_lifespan(notifier, subscriptions),
         get_tool_input_schema=served.input_schema,
         on_list_tools=served.list,
         on_list_resources=resources.list,
@@ -119,6 +108,25 @@ def create_server(
         "notifications/initialized", NotificationParams, subscriptions.initialized
     )
     return server
+
+
+def _lifespan(
+    notifier: ChangeNotifier, subscriptions: Subscriptions
+) -> Callable[[Server[Any]], AbstractAsyncContextManager[object]]:
+    """Return what a server does around each transport: changes are told, then forgotten."""
+
+    @asynccontextmanager
+    async def lifespan(_: Server[Any]) -> AsyncIterator[object]:
+        async with anyio.create_task_group() as tasks:
+            transport = Transport(tasks)
+            tasks.start_soon(notifier.run)
+            try:
+                yield transport
+            finally:
+                tasks.cancel_scope.cancel()
+                subscriptions.forget(transport)
+
+    return lifespan
 
 
 def origins_of(projects: Iterable[Rye]) -> frozenset[str]:

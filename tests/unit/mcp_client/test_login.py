@@ -2,6 +2,8 @@
 
 import socket
 import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -19,15 +21,24 @@ pytestmark = pytest.mark.anyio
 REQUEST = AuthorizationRequest("mcp/servers/test", "https://auth.example/?client_id=a&state=own")
 
 
+@asynccontextmanager
+async def logging_in(loopback: Loopback, expected: str) -> AsyncIterator[list[str]]:
+    """Wait for a person's return, which has to be the expected one; yield those that counted."""
+    returned: list[str] = []
+
+    async def wait() -> None:
+        returned.append(await loopback(REQUEST))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        yield returned
+    assert [urlsplit(one).query for one in returned] == [expected]
+
+
 async def test_only_the_return_with_the_own_state_counts() -> None:
     with Loopback(lambda _: None) as loopback:
-        outcome: list[str] = []
-
-        async def wait() -> None:
-            outcome.append(await loopback(REQUEST))
-
-        async with anyio.create_task_group() as tasks, httpx2.AsyncClient() as browser:
-            tasks.start_soon(wait)
+        expected = "code=mine&state=own"
+        async with logging_in(loopback, expected) as outcome, httpx2.AsyncClient() as browser:
             for query in ("code=evil&state=other", "code=evil", "code=e&state=own&state=other"):
                 page = await browser.get(f"{loopback.redirect_uri}?{query}")
                 assert page.status_code == 400
@@ -35,13 +46,8 @@ async def test_only_the_return_with_the_own_state_counts() -> None:
             favicon = await browser.get(loopback.redirect_uri.replace("/callback", "/favicon.ico"))
             assert favicon.status_code == 404
             assert outcome == []
-            page = await browser.get(f"{loopback.redirect_uri}?code=mine&state=own")
+            page = await browser.get(f"{loopback.redirect_uri}?{expected}")
             assert "close this window" in page.text
-    assert outcome == [f"{loopback_uri(outcome[0])}/callback?code=mine&state=own"]
-
-
-def loopback_uri(url: str) -> str:
-    return url.partition("/callback")[0]
 
 
 def abort(port: int) -> None:
@@ -55,11 +61,11 @@ async def test_a_visitor_that_breaks_off_ends_nothing() -> None:
     with Loopback(lambda _: None) as loopback:
         port = urlsplit(loopback.redirect_uri).port
         assert port is not None
-        async with anyio.create_task_group() as tasks, httpx2.AsyncClient() as browser:
-            tasks.start_soon(loopback, REQUEST)
+        expected = "error=denied&state=own"
+        async with logging_in(loopback, expected), httpx2.AsyncClient() as browser:
             for _ in range(50):
                 await anyio.to_thread.run_sync(partial(abort, port))
-            await browser.get(f"{loopback.redirect_uri}?error=denied&state=own")
+            await browser.get(f"{loopback.redirect_uri}?{expected}")
 
 
 @pytest.mark.parametrize("target", ["//[", "http://[x/callback"])
@@ -74,10 +80,10 @@ async def test_an_address_that_is_none_ends_no_login(target: str) -> None:
     with Loopback(lambda _: None) as loopback:
         port = urlsplit(loopback.redirect_uri).port
         assert port is not None
-        async with anyio.create_task_group() as tasks, httpx2.AsyncClient() as browser:
-            tasks.start_soon(loopback, REQUEST)
+        expected = "code=mine&state=own"
+        async with logging_in(loopback, expected), httpx2.AsyncClient() as browser:
             assert b" 404 " in await anyio.to_thread.run_sync(visit, port)
-            await browser.get(f"{loopback.redirect_uri}?code=mine&state=own")
+            await browser.get(f"{loopback.redirect_uri}?{expected}")
 
 
 async def test_a_listener_that_has_nobody_left_to_accept_is_waited_at_again(
@@ -96,9 +102,9 @@ async def test_a_listener_that_has_nobody_left_to_accept_is_waited_at_again(
             await wait_readable(descriptor)  # type: ignore[arg-type]
 
         monkeypatch.setattr(anyio, "wait_readable", ready)
-        async with anyio.create_task_group() as tasks, httpx2.AsyncClient() as browser:
-            tasks.start_soon(loopback, REQUEST)
-            await browser.get(f"{loopback.redirect_uri}?code=mine&state=own")
+        expected = "code=mine&state=own"
+        async with logging_in(loopback, expected), httpx2.AsyncClient() as browser:
+            await browser.get(f"{loopback.redirect_uri}?{expected}")
 
 
 def test_what_is_no_scope_is_refused() -> None:
