@@ -260,9 +260,6 @@ class _NodeApp:
         return response
 
 
-# Bodies
-
-
 async def _read_json(call: _Call, kind: type[T]) -> tuple[T, dict[str, Any]]:
     """Read a body as one of the protocol's documents, and as the JSON that it is."""
 
