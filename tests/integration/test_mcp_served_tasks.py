@@ -215,6 +215,30 @@ def test_calls_of_one_moment_open_no_more_tasks_than_are_allowed(workspace: Work
         assert sum(callers.map(call, range(130))) == 100
 
 
+def test_tasks_that_are_removed_while_they_are_listed_are_left_out(workspace: Workspace) -> None:
+    workspace.shell("a/quick", "true", task_support="optional")
+    with legacy(workspace, *OFFERED) as client:
+        client.begin()
+        begun = [
+            client("tools/call", name="a__quick", arguments={}, task={})["task"]["taskId"]
+            for _ in range(12)
+        ]
+        for task_id in begun:
+            client("tasks/result", taskId=task_id)
+
+        def prune() -> None:
+            with workspace.sync() as rye:
+                while rye.threads.list(all=True):  # the last are younger than a second at first
+                    rye.threads.prune(older_than="1s")
+
+        with ThreadPoolExecutor(1) as pruning:
+            pruned = pruning.submit(prune)
+            while not pruned.done():
+                assert len(client("tasks/list")["tasks"]) <= len(begun)
+            pruned.result()
+        assert client("tasks/list")["tasks"] == []
+
+
 def test_older_clients_have_no_tasks(workspace: Workspace) -> None:
     workspace.shell("a/needs", "true", task_support="required")
     with legacy(workspace, *OFFERED) as client:

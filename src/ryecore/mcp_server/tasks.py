@@ -12,7 +12,7 @@ import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -203,7 +203,8 @@ class Tasks:
         for record in rows:
             if _is_task_of(record, owner):
                 task_id = f"{record.labels[_KEY]}.{record.thread_id}"
-                found.append(await self._state(project, task_id, ctx))
+                with suppress(ThreadNotFound):  # removed since
+                    found.append(await self._state(project, task_id, ctx))
         if rows.is_cut:
             return found, f"{index}:{rows.next_after}"
         return found, f"{index + 1}:" if index + 1 < len(projects) else None
