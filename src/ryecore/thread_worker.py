@@ -131,7 +131,7 @@ async def _execute(payload: Payload, threads: ThreadStore, stop: CancelToken) ->
                 payload.ctx, cancellation=stop, execution=Execution.elsewhere(payload.run_id)
             ),
         )
-    return "completed" if done.success else "error", done.to_dict()
+    return "completed" if done.success else "error", done.to_row()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
+from ryecore.graph.model import GRAPH_RUNTIME
 from ryecore.mcp_server import create_server
 from tests.matrix import IS_SOAK
 from tests.mcp_clients import INITIALIZE, http
@@ -77,6 +78,36 @@ def test_a_task_survives_its_server_and_is_found_by_its_client_alone(workspace: 
         pytest.raises(RpcError, match="not found"),
     ):
         ModernHttp(other.url, "another-token-of-the-tests")("tasks/get", taskId=task_id)
+
+
+def test_a_task_stays_as_it_ended_though_its_tools_output_schema_changes(
+    workspace: Workspace,
+) -> None:
+    def declare(wanted: str) -> None:
+        schema = {"type": "object", "required": [wanted]}
+        declared: Any = {"output_schema": schema, "task_support": "optional"}
+        body = "def execute(params, project):\n    return {'total': 1}"
+        workspace.python("a/apart", body, **declared)
+        workspace.python("a/here", body, reports=True, **declared)
+        workspace.yaml(
+            "a/flow", version="1.0.0", tool_type="graph", executor_id=GRAPH_RUNTIME, category="a",
+            description="A graph.", permissions=[],
+            config={"start": "end", "nodes": {"end": {"type": "return"}}}, **declared,
+        )  # fmt: skip
+
+    declare("total")
+    with http(workspace, *OFFERED) as served:
+        client = ModernHttp(served.url)
+        names = ("a__apart", "a__here", "a__flow")
+        ids = [client("tools/call", name=name, arguments={})["taskId"] for name in names]
+        before = [ended(client, task_id) for task_id in ids]
+        declare("success")
+        after = [client("tasks/get", taskId=task_id) for task_id in ids]
+    results = [one["result"] for one in after]
+    assert [one["result"] for one in before] == results
+    assert [one.get("structuredContent") for one in results[:2]] == [{"total": 1}, {"total": 1}]
+    assert results[2]["isError"]
+    assert "total" in results[2]["content"][0]["text"]
 
 
 def test_cancelling_a_task_ends_its_processes(workspace: Workspace) -> None:

@@ -341,27 +341,23 @@ class Tasks:
             result = await tool_result(
                 record.item_id,
                 report.data,
-                await self._output_schema(project, record.item_id),
+                _output_schema(report.result),
                 protocol_version=ctx.protocol_version,
                 both=self._catalog.sends_both,
             )
         return evolve(state, status="completed", result=result)
-
-    async def _output_schema(
-        self, project: ServedProject, item_id: str
-    ) -> Mapping[str, object] | None:
-        """Return the schema of what a tool returns, by its signed file as it is now."""
-        try:
-            chain = (await project.rye.trace(item_id)).chain
-        except RyeError:  # it has changed since, and its result is text
-            return None
-        return chain.head.spec.output_schema
 
 
 def _is_task_of(record: "ThreadRecord", owner: str) -> bool:
     """Return whether a row is that of a task, and not of what it has started, for a client."""
     labels = record.labels
     return labels.get(_OWNER) == owner and _KEY in labels and record.parent_id is None
+
+
+def _output_schema(result: object) -> Mapping[str, object] | None:
+    """Return the schema of what a tool returned, by the file that ran; None where it had none."""
+    schema = result.get("output_schema") if isinstance(result, Mapping) else None
+    return schema if isinstance(schema, Mapping) else None
 
 
 def _failure(result: object, why: str) -> str:

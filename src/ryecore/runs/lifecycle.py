@@ -395,7 +395,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         await store.settle(
             run_id,
             self._status_of(ending),
-            result.to_dict(),
+            result.to_row(),
             self._fence or 0,
             head=_position(log),
             snapshot=cost,

@@ -91,7 +91,7 @@ class QueueTools:
                     await kill_call(ctx.call_id, request.ref, request.inputs)
             raise
         unknown = {"effect_unknown": True} if done.effect_unknown else {}
-        return "completed" if done.success else "error", {**done.to_dict(), **unknown}
+        return "completed" if done.success else "error", {**done.to_row(), **unknown}
 
 
 async def kill_call(call_id: str | None, ref: ItemRef, parameters: Mapping[str, object]) -> None:
