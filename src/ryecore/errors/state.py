@@ -69,8 +69,8 @@ class StateLocked(StateError):
     """Another process held a lock for too long. Nothing was changed.
 
     Attributes:
-        path: The file that is locked.
-        holders: The visible processes that hold the lock.
+        path: The file that is locked, or the address of the schema.
+        holders: The visible processes, or connections to the server, that hold the lock.
         waited_s: The length of the wait, in seconds.
     """
 

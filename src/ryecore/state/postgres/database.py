@@ -1,4 +1,4 @@
-"""A PostgreSQL schema that several machines write: connections, transactions and migrations.
+"""A PostgreSQL schema that several machines write: its connections and transactions.
 
 psycopg's plain connections are used in worker threads, so that the store works on every event loop
 and in code that has none, and a started operation is finished though its caller is cancelled.
@@ -29,7 +29,8 @@ from ryecore.state.postgres.failures import failure_of
 from ryecore.state.postgres.fast_path import DeferredOperations, FastPathMiss
 from ryecore.state.postgres.joining import Ahead, JoiningLog
 from ryecore.state.postgres.schema import MIGRATIONS
-from ryecore.state.postgres.session import ServerClock, Session, value_of
+from ryecore.state.postgres.session import ServerClock, Session
+from ryecore.state.postgres.upgrade import UPGRADE_WAIT_S, upgrade, version_of
 from ryecore.state.statements import Rows, Statements
 from ryecore.state.waiting import Workers, is_blocking, run_blocking
 
@@ -55,7 +56,6 @@ _SETTINGS: Final = {
     # A process that was stopped within a transaction would else keep all others from writing.
     "idle_in_transaction_session_timeout": "15s",
 }
-_MIGRATING: Final = crc32(b"ryecore migrations") & 0x7FFFFFFF
 _WRITING: Final = crc32(b"ryecore writers") & 0x7FFFFFFF
 _IN_TREE: Final = crc32(b"ryecore trees") & 0x7FFFFFFF
 _SHARED: Final = "lock_tree(?, ?, ?, ?, TRUE)"
@@ -405,50 +405,23 @@ class PostgresDatabase:
 
     # The schema
 
-    def set_up(self) -> None:
-        """Make or upgrade the schema, if need be; of several processes that do, one does it."""
+    def set_up(self, *, wait_s: float = UPGRADE_WAIT_S) -> None:
+        """Make or upgrade the schema, if need be; of several processes that do, one does it.
+
+        Args:
+            wait_s: The longest wait for those who use it, in seconds.
+
+        Raises:
+            StateLocked: Others kept it locked. Nothing was changed.
+        """
         with self._failing("opened"), self._session() as session:
-            if self._version(session) < len(MIGRATIONS):
-                self._upgrade(session)
+            if version_of(session, self._address) < len(MIGRATIONS):
+                upgrade(session, self._address, self.lock, wait_s)
 
     def version(self) -> int:
         """Return the version of the schema; 0 if there is none. A newer one is refused."""
         with self._failing("opened"), self._session() as session:
-            return self._version(session)
-
-    def _upgrade(self, session: Session) -> None:
-        name = self.schema
-        session.run(f"BEGIN; SELECT pg_advisory_xact_lock({_MIGRATING}, 0)")
-        try:
-            found = session.run("SELECT 1 FROM pg_namespace WHERE nspname = %s", (name,))
-            if found.fetchone() is None:
-                session.run(f"CREATE SCHEMA {name}")
-            session.run("CREATE TABLE IF NOT EXISTS ryecore_schema (version bigint NOT NULL)")
-            # Processes of an earlier version write in other orders of tables: no two may wait in a
-            # circle.
-            session.run("SELECT pg_advisory_xact_lock(%s, %s)", self.lock)
-            for statements in MIGRATIONS[self._version(session) :]:
-                session.run(statements)
-            session.run("DELETE FROM ryecore_schema")
-            session.run("INSERT INTO ryecore_schema VALUES (%s)", (len(MIGRATIONS),))
-        except BaseException:
-            session.roll_back()
-            raise
-        session.run("COMMIT")
-
-    def _version(self, session: Session) -> int:
-        name = (f"{self.schema}.ryecore_schema",)
-        if value_of(session.run("SELECT to_regclass(%s)", name)) is None:
-            return 0
-        query = "SELECT coalesce(max(version), 0) FROM ryecore_schema"
-        version = int(value_of(session.run(query)))
-        if version > len(MIGRATIONS):
-            raise StateError(
-                f"{self._address.shown} was written by a newer ryecore (version {version} of its "
-                "schema).",
-                next_step="Upgrade ryecore.",
-            )
-        return version
+            return version_of(session, self._address)
 
     @contextmanager
     def _failing(self, done: str) -> Iterator[None]:
