@@ -285,7 +285,7 @@ class Parts:
             lambda: self.threads,
             self.prune,
             self.remote,
-            ToolRuns(self.store.open, lambda: self.execute),
+            ToolRuns(self.store.open, lambda: self.execute, running),
         )
 
     def make_cluster(self, running: Running) -> "Cluster":

@@ -66,7 +66,7 @@ def test_it_has_the_verbs_of_rye(workspace):
         assert rye.trust_project().is_file()
 
 
-INTERNAL = {"aclose", "run", "carry_out", "prune_automatically", "check_resume", "begin_tool"}
+INTERNAL = {"aclose", "run", "carry_out", "prune_automatically", "check_resume"}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from ryecore.actions.node_runs import NodeRuns
 from ryecore.actions.reports import ThreadReport, check_page, list_threads, read_log, verify_thread
 from ryecore.actions.thread_answers import ThreadAnswers
 from ryecore.errors import InputError
-from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.runs.request import RunRequest, check_grace, parse_limits
 from ryecore.state.model import ThreadRecord, ThreadRecords
@@ -17,7 +16,6 @@ from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.actions.pruning import OnProgress, PruneReport
-    from ryecore.actions.tool_runs import ToolRun
     from ryecore.policy.budget import Account, Charge, TreeSum
     from ryecore.policy.limits import Limits
     from ryecore.state.store import ThreadStore
@@ -111,19 +109,6 @@ class Threads(ThreadAnswers, NodeRuns):
     async def run(self, request: RunRequest, ctx: CallContext) -> "ThreadResult":
         """Run a directive's thread, whose row this process has claimed, to its end."""
         return await self._running.run(request.ref, partial(self._service().run, request, ctx))
-
-    async def begin_tool(
-        self, item_id: str, parameters: Mapping[str, object], ctx: CallContext
-    ) -> "ToolRun":
-        """Begin a run of a tool in this process: the row is there, and its `run` runs the tool.
-
-        Raises:
-            RyeError: The tool may not be called so, or the row can't be written.
-        """
-        begin = partial(
-            self._tools.begin, ItemRef.parse(item_id, "tool"), parameters, ctx, self._running
-        )
-        return await self._running.run(item_id, begin)
 
     async def prune_automatically(self) -> None:
         """Prune threads by the rule in signed configuration, after a run's end."""

@@ -3,9 +3,8 @@
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
-
-import anyio
 
 from ryecore.errors import StateError
 from ryecore.items.refs import ItemRef
@@ -15,91 +14,93 @@ from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.actions.execute import ExecuteAction
-    from ryecore.actions.targets.queue_tools import QueueTools
-    from ryecore.runs.request import Registered, RunRequest
+    from ryecore.actions.thread_access import ThreadAccess
     from ryecore.runs.tasks import Running
+    from ryecore.state.model import Status
     from ryecore.state.store import ThreadStore
 
-__all__ = ["ToolRun", "ToolRuns"]
-
-
-class ToolRun:
-    """A tool's run that was begun, and waits for `run`.
-
-    Attributes:
-        thread_id: Its id, by which any process finds its row, its result, and can cancel it.
-    """
-
-    def __init__(
-        self,
-        tools: "QueueTools",
-        store: "ThreadStore",
-        request: "RunRequest",
-        claimed: "Registered",
-        ctx: CallContext,
-        running: "Running",
-    ) -> None:
-        self._tools = tools
-        self._store = store
-        self._request = request
-        self._claimed = claimed
-        self._ctx = ctx
-        self._running = running
-        self.thread_id = claimed.run_id
-
-    async def run(self) -> None:
-        """Run the tool to its end, which its row then has, also where this task is cancelled.
-
-        Raises:
-            StateError: The end can't be written.
-        """
-        await self._running.run(self._request.ref, self._run)
-
-    async def _run(self) -> None:
-        try:
-            await self._tools.run(self._store, self._request, self._ctx)
-        except anyio.get_cancelled_exc_class():
-            with suppress(StateError):  # it has ended, or is found dead later
-                await run_to_end(self._settle_cancelled)
-            raise
-
-    async def _settle_cancelled(self) -> None:
-        result = {
-            "status": "error",
-            "error": "The call was cancelled, and its processes have ended.",
-            "item_id": str(self._request.ref),
-        }
-        await self._store.settle(self.thread_id, "cancelled", result, self._claimed.fence)
+__all__ = ["ToolRuns", "tool_runs_of"]
 
 
 class ToolRuns:
-    """Begins runs of tools in this process.
+    """Runs tools in this process, for servers of ryecore's own.
 
     Args:
         store: Opens the threads.
         execute: Returns the action that executes tools.
+        running: The calls of the Rye, which cancels the runs when it is closed.
     """
 
     def __init__(
-        self, store: "Callable[[], ThreadStore]", execute: "Callable[[], ExecuteAction]"
+        self,
+        store: "Callable[[], ThreadStore]",
+        execute: "Callable[[], ExecuteAction]",
+        running: "Running",
     ) -> None:
         self._store = store
         self._execute = execute
+        self._running = running
 
-    async def begin(
-        self, ref: ItemRef, parameters: Mapping[str, object], ctx: CallContext, running: "Running"
-    ) -> ToolRun:
-        """Check a call of a tool, and make its row, which says that this process runs it."""
+    async def run(
+        self,
+        item_id: str,
+        parameters: Mapping[str, object],
+        ctx: CallContext,
+        begun: Callable[[str], None],
+    ) -> None:
+        """Run a tool to its end, which its row then has, also where this task is cancelled.
+
+        Args:
+            item_id: The tool.
+            parameters: Its parameters.
+            ctx: The caller's context.
+            begun: Called with the run's id once its row says that this process runs it. By the id
+                any process finds the row and the result, and can cancel the run.
+
+        Raises:
+            RyeError: The tool may not be called so, or the row can't be written or ended.
+        """
+        run = partial(self._run, ItemRef.parse(item_id, "tool"), parameters, ctx, begun)
+        await self._running.run(item_id, run)
+
+    async def _run(
+        self,
+        ref: ItemRef,
+        parameters: Mapping[str, object],
+        ctx: CallContext,
+        begun: Callable[[str], None],
+    ) -> None:
         from ryecore.actions.targets.queue_tools import QueueTools  # noqa: PLC0415 - for such runs alone
         from ryecore.runs.request import Registered, RunRequest  # noqa: PLC0415
 
         await self._execute().plan(ref, parameters, ctx)  # a wrong call begins nothing
         store = await run_in_thread(self._store)
         run_id = str(uuid.uuid4())
-        await store.registry.register(run_id, str(ref), ctx.budget_account, labels=ctx.labels)
-        fence = await store.registry.claim(run_id)
-        await store.prepare(run_id)
-        await store.synced()
-        claimed = Registered(run_id, fence)
-        request = RunRequest(ref, parameters, registered=claimed)
-        return ToolRun(QueueTools(self._execute), store, request, claimed, ctx, running)
+        try:
+            await store.registry.register(run_id, str(ref), ctx.budget_account, labels=ctx.labels)
+            claimed = Registered(run_id, await store.registry.claim(run_id))
+            await store.prepare(run_id)
+            await store.synced()
+            begun(run_id)
+            request = RunRequest(ref, parameters, registered=claimed)
+            await QueueTools(self._execute).run(store, request, ctx)
+        except BaseException as error:
+            await run_to_end(partial(_end_row, store, run_id, str(ref), error))
+            raise
+
+
+def tool_runs_of(threads: "ThreadAccess") -> ToolRuns:
+    """Return what runs tools in this process, by the interface to the threads of a Rye."""
+    return threads._tools
+
+
+async def _end_row(store: "ThreadStore", run_id: str, item_id: str, error: BaseException) -> None:
+    """End the row of a run that was broken off, as far as it was written."""
+    status: Status = "error" if isinstance(error, Exception) else "cancelled"
+    said = str(error) if status == "error" else (
+        "The call was cancelled, and its processes have ended."
+    )  # fmt: skip
+    with suppress(StateError):  # there is no row, it has ended, or it is found dead later
+        row = await store.registry.get_thread(run_id)
+        result = {"status": "error", "error": said, "item_id": item_id}
+        await store.settle(run_id, status, result, row.fence)

@@ -10,7 +10,7 @@ import logging
 import math
 import secrets
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import anyio
@@ -23,7 +23,6 @@ from mcp_types import (
     InputRequiredResult,
 )
 
-from ryecore.actions.tool_runs import ToolRun
 from ryecore.errors import InputError, RyeClosed, StateError
 from ryecore.mcp_server.approvals import InputRequired
 from ryecore.mcp_server.asking import send_to_client
@@ -50,7 +49,7 @@ class LiveTask:
     Attributes:
         questions: What its client has not answered yet.
         message: What its tool last said of its progress.
-        task_id: Its id, once it has one.
+        task_id: Its id; empty until its row is there.
     """
 
     def __init__(self, offered: ClientCapabilities | None) -> None:
@@ -70,20 +69,31 @@ class LiveTask:
         if isinstance(report, ToolProgress) and report.message:
             self.message = report.message
 
-    async def run(self, run: ToolRun) -> None:
-        """Run its tool, in a task of the server."""
+    async def run(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Run its tool, in a task of the server; the call sets `task_id` once its row is there.
+
+        Raises:
+            RyeError: There is no row, so nobody else can hear of it.
+        """
         try:
             with self._scope:
-                await run.run()
-        except StateError as problem:
-            _logger.warning("The end of the task %s can't be written: %s", run.thread_id, problem)
-        except RyeClosed:
-            _logger.info("The task %s ended with this server", run.thread_id)
-        except Exception:
-            _logger.exception("The task %s failed", run.thread_id)
+                await call()
+        except Exception as problem:
+            if not self.task_id:
+                raise
+            self._log(problem)
         finally:
             self.ended.set()
             self.questions.notify()
+
+    def _log(self, problem: Exception) -> None:
+        thread_id = self.task_id.partition(".")[2]
+        if isinstance(problem, StateError):
+            _logger.warning("The end of the task %s can't be written: %s", thread_id, problem)
+        elif isinstance(problem, RyeClosed):
+            _logger.info("The task %s ended with this server", thread_id)
+        else:
+            _logger.error("The task %s failed", thread_id, exc_info=problem)
 
     def end_after(self, time_s: float) -> None:
         """End it after a while."""

@@ -14,8 +14,10 @@ import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import anyio.abc
 from attrs import evolve
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
@@ -30,6 +32,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from ryecore.actions.tool_runs import tool_runs_of
 from ryecore.chain.spec import ElementSpec
 from ryecore.errors import InputError, RyeError, ThreadNotFound
 from ryecore.mcp_server.asking import parse_response
@@ -220,19 +223,20 @@ class Tasks:
         """Begin a tool that reports or asks, in a task of the server."""
         live = LiveTask(ctx.session.client_capabilities)
         call = evolve(call, ask=live.ask, report_sink=live.report)
-        run = await entry.project.rye.threads.begin_tool(
-            str(entry.ref), params.arguments or {}, call
-        )
-        live.task_id = f"{key}.{run.thread_id}"
-        self._live[run.thread_id] = live
+        run = tool_runs_of(entry.project.rye.threads).run
 
-        async def work() -> None:
+        async def work(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+            def begun(thread_id: str) -> None:
+                live.task_id = f"{key}.{thread_id}"
+                self._live[thread_id] = live
+                task_status.started()
+
             try:
-                await live.run(run)
+                await live.run(partial(run, str(entry.ref), params.arguments or {}, call, begun))
             finally:
-                del self._live[run.thread_id]
+                self._live.pop(live.task_id.partition(".")[2], None)
 
-        ctx.lifespan_context.tasks.start_soon(work)
+        await ctx.lifespan_context.tasks.start(work)
         return live
 
     async def _first_questions(

@@ -11,7 +11,8 @@ from typing import TypeAlias
 import anyio
 import pytest
 
-from ryecore import Rye
+from ryecore import CallContext, Rye
+from ryecore.actions.tool_runs import tool_runs_of
 from ryecore.errors import StateError
 from tests.cancelling import cancelled_at
 from tests.graphs import graph
@@ -32,6 +33,9 @@ STARTS: dict[str, Start] = {
     "a graph in a process of its own": lambda rye: rye.execute("tool:acme/flow"),
     "a graph in this process": lambda rye: rye.graphs.run("acme/flow"),
     "a thread": lambda rye: rye.execute("directive:acme/say", thread="fork"),
+    "a tool in this process": lambda rye: tool_runs_of(rye.threads).run(
+        "tool:acme/true", {}, CallContext(), lambda _: None
+    ),
     "a launched graph": lambda rye: rye.execute("tool:acme/flow", async_=True),
     "a launched tool": lambda rye: rye.execute("tool:acme/true", async_=True),
     "a launched thread": lambda rye: rye.execute("directive:acme/say", thread="fork", async_=True),
@@ -101,11 +105,12 @@ def another_writer(state: Path) -> Iterator[None]:
         writer.join()
 
 
-@pytest.mark.parametrize("what", ["a graph in this process", "a thread"])
+@pytest.mark.parametrize("what", ["a graph in this process", "a thread", "a tool in this process"])
 async def test_no_row_outlives_a_call_that_was_cancelled_while_another_process_writes(
     tmp_path: Path, what: str
 ) -> None:
     planned = PlannedWorkspace(Workspace(tmp_path))
+    planned.workspace.shell("acme/true", "echo '{}'")
     planned.write("say")
     graph(planned.workspace, {"done": {"type": "return"}})
     async with planned.open() as rye:
