@@ -75,7 +75,7 @@ async def serve_http(
             next_step="Use a token, or name the origins that may call the server.",
         )
     if token is None and isinstance(server, ProjectServer):
-        server.tasks.has_list = False  # clients can't be told apart
+        server.serve_strangers()
     listening = listen(host, port)
     sessions = _Sessions(
         server,

@@ -21,7 +21,7 @@ from ryecore.mcp_server.resources import Resources
 from ryecore.mcp_server.running import CallRunner, Transport
 from ryecore.mcp_server.schemas import INSTRUCTIONS, INSTRUCTIONS_WITHOUT_VERBS
 from ryecore.mcp_server.subscriptions import Subscriptions
-from ryecore.mcp_server.task_requests import TaskRequests, with_legacy_tasks
+from ryecore.mcp_server.task_requests import TaskRequests
 from ryecore.mcp_server.tasks import Tasks
 from ryecore.mcp_server.tools import Tools
 from ryecore.mcp_server.verbs import Verbs
@@ -150,7 +150,11 @@ class ProjectServer(Server[Any]):
 
     def __init__(self, tasks: TaskRequests, name: str, **options: Any) -> None:
         super().__init__(name, **options)
-        self.tasks = tasks
+        self._tasks = tasks
+
+    def serve_strangers(self) -> None:
+        """Serve clients that can't be told apart: none may list the tasks of all."""
+        self._tasks.refuse_lists()
 
     def create_initialization_options(
         self,
@@ -163,5 +167,5 @@ class ProjectServer(Server[Any]):
             prompts_changed=True, resources_changed=True, tools_changed=True
         )
         made = super().create_initialization_options(told, experimental_capabilities, extensions)
-        capabilities = with_legacy_tasks(made.capabilities, has_list=self.tasks.has_list)
+        capabilities = self._tasks.with_legacy_tasks(made.capabilities)
         return made.model_copy(update={"capabilities": capabilities})

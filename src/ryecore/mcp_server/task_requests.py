@@ -40,7 +40,7 @@ from ryecore.mcp_server.task_documents import (
 from ryecore.mcp_server.tasks import Tasks
 from ryecore.mcp_server.tools import Tools, declares_tasks, missing_capabilities
 
-__all__ = ["TaskRequests", "with_legacy_tasks"]
+__all__ = ["TaskRequests"]
 
 
 class _TaskParams(RequestParams):
@@ -57,16 +57,16 @@ class TaskRequests:
     Args:
         tasks: The tasks.
         tools: The tools, whose calls may become tasks.
-
-    Attributes:
-        has_list: Whether clients of before 2026 may list their tasks: not where they can't be told
-            apart.
     """
 
     def __init__(self, tasks: Tasks, tools: Tools) -> None:
         self._tasks = tasks
         self._tools = tools
-        self.has_list = True
+        self._has_list = True
+
+    def refuse_lists(self) -> None:
+        """Refuse `tasks/list` from now on."""
+        self._has_list = False
 
     def add_to(self, server: Server[Any]) -> None:
         """Have a server serve these requests."""
@@ -77,6 +77,17 @@ class TaskRequests:
         server.add_request_handler("tasks/cancel", _TaskParams, self._cancel)
         server.add_request_handler("tasks/result", _TaskParams, self._result)
         server.add_request_handler("tasks/list", PaginatedRequestParams, self._list)
+
+    def with_legacy_tasks(self, known: ServerCapabilities) -> ServerCapabilities:
+        """Return the capabilities that `initialize` tells of a server: with the tasks of 2025."""
+        tasks = ServerTasksCapability(
+            list=TasksListCapability() if self._has_list else None,
+            cancel=TasksCancelCapability(),
+            requests=ServerTasksRequestsCapability(
+                tools=TasksToolsCapability(call=TasksCallCapability())
+            ),
+        )
+        return known.model_copy(update={"tasks": tasks, "extensions": None})
 
     async def _call_as_task(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
@@ -137,23 +148,11 @@ class TaskRequests:
         self, ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams
     ) -> HandlerResult:
         _check_legacy(ctx, "tasks/list")
-        if not self.has_list:
+        if not self._has_list:
             raise _not_found("tasks/list")
         found, cursor = await self._tasks.list(params.cursor, ctx)
         page: dict[str, Any] = {"tasks": [legacy_document(one) for one in found]}
         return page if cursor is None else {**page, "nextCursor": cursor}
-
-
-def with_legacy_tasks(known: ServerCapabilities, *, has_list: bool) -> ServerCapabilities:
-    """Return the capabilities of a server as `initialize` tells them: with the tasks of 2025."""
-    tasks = ServerTasksCapability(
-        list=TasksListCapability() if has_list else None,
-        cancel=TasksCancelCapability(),
-        requests=ServerTasksRequestsCapability(
-            tools=TasksToolsCapability(call=TasksCallCapability())
-        ),
-    )
-    return known.model_copy(update={"tasks": tasks, "extensions": None})
 
 
 def _check(ctx: ServerRequestContext[Any, Any], params: _TaskParams, method: str) -> bool:
