@@ -253,6 +253,26 @@ async def test_a_statement_that_fails_unlooked_at_undoes_its_transaction(
     assert (await store.registry.get_thread("a")).cost.turns == 9
 
 
+@pytest.mark.parametrize("looks", [False, True])
+async def test_a_connection_lost_within_a_transaction_is_one_error_and_no_log_line(
+    store: ThreadStore, other: Any, caplog: pytest.LogCaptureFixture, looks: bool
+) -> None:
+    await store.registry.register("a", "directive:acme/x")
+
+    def lose() -> None:
+        with store._database.write("a") as run:
+            ((pid,),) = run.execute("SELECT pg_backend_pid()")
+            changed = run.execute("UPDATE threads SET turns = ? WHERE thread_id = ?", (7, "a"))
+            other.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+            if looks:
+                assert changed.rowcount
+
+    with pytest.raises(StateUnreachable):
+        lose()
+    assert [one.getMessage() for one in caplog.records] == []
+    assert (await store.registry.get_thread("a")).cost.turns == 0
+
+
 async def test_statements_that_the_driver_has_dropped_are_prepared_again(
     store: ThreadStore,
 ) -> None:

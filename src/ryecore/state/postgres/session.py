@@ -111,17 +111,25 @@ class Session:
                 raise
             self.run("COMMIT")
             return
+        failed: BaseException | None = None
         try:
             with self.connection.pipeline() as self._pipeline:
                 try:
                     yield
-                except BaseException:
+                except BaseException as problem:
+                    failed = problem
                     with suppress(psycopg.Error):
                         self.run("BEGIN")  # the transaction has an end of its own from here on
                     self.roll_back()
-                    raise
+        except psycopg.Error:
+            # The driver logs this where it is told of another error, so it isn't told: most often
+            # both report a lost connection.
+            if failed is None:
+                raise
         finally:
             self._pipeline = None
+        if failed is not None:
+            raise failed
 
     def has_changed(self, before: int) -> bool:
         """Return whether a statement of the transaction has changed rows, from a number on."""
