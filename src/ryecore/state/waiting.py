@@ -19,8 +19,8 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -70,11 +70,28 @@ class Workers:
 
     async def run(self, work: Callable[[*Values], T], *values: *Values) -> T:
         """Run a function in a worker thread. A cancelled caller waits until it is done."""
+        limiter = self._limiter_here()
+        return await anyio.to_thread.run_sync(partial(work, *values), limiter=limiter)
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Take the place of a worker, for what the event loop itself awaits within the block."""
+        limiter, borrower = self._limiter_here(), object()
+        try:
+            limiter.acquire_on_behalf_of_nowait(borrower)
+        except anyio.WouldBlock:
+            await limiter.acquire_on_behalf_of(borrower)
+        try:
+            yield
+        finally:
+            limiter.release_on_behalf_of(borrower)
+
+    def _limiter_here(self) -> anyio.CapacityLimiter:
         limiter = self._limiter.get(None)
         if limiter is None:
             limiter = anyio.CapacityLimiter(self._most)
             self._limiter.set(limiter)
-        return await anyio.to_thread.run_sync(partial(work, *values), limiter=limiter)
+        return limiter
 
 
 SYNC_WORKERS: Final = Workers("ryecore_syncs", 32)

@@ -1,7 +1,8 @@
 """A PostgreSQL schema that several machines write: its connections and transactions.
 
 psycopg's plain connections are used in worker threads, so that the store works on every event loop
-and in code that has none, and a started operation is finished though its caller is cancelled.
+and in code that has none. A statement of the fast path is awaited by the event loop. Either way, a
+started operation is finished though its caller is cancelled.
 
 A writing transaction first takes an advisory lock: that of the schema, as one of SQLite takes its
 file's, or that of one tree of threads beside a share of the schema's. So what it has read stays
@@ -14,57 +15,39 @@ import os
 import time
 from binascii import crc32
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from threading import local
 from typing import Any, Final, TypeVar, cast
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 
 from ryecore.errors import StateError
-from ryecore.state.postgres.address import PostgresAddress, address_refused
+from ryecore.state.postgres.address import PostgresAddress
 from ryecore.state.postgres.budget_functions import FAST_PATH_MISS
+from ryecore.state.postgres.connecting import connect
 from ryecore.state.postgres.failures import failure_of
 from ryecore.state.postgres.fast_path import DeferredOperations, FastPathMiss
 from ryecore.state.postgres.joining import Ahead, JoiningLog
 from ryecore.state.postgres.schema import MIGRATIONS
 from ryecore.state.postgres.session import ServerClock, Session
 from ryecore.state.postgres.upgrade import UPGRADE_WAIT_S, upgrade, version_of
+from ryecore.state.postgres.workers import WORKERS, MustBlock, await_or_work, in_worker
 from ryecore.state.statements import Rows, Statements
-from ryecore.state.waiting import Workers, is_blocking, run_blocking
+from ryecore.state.waiting import run_blocking
 
-__all__ = ["WORKERS", "PostgresDatabase", "in_worker", "in_workers"]
+__all__ = ["PostgresDatabase"]
 
 # ruff: noqa: S608 - what is spliced into statements is this package's own constants
 
 T = TypeVar("T")
 
-_MOST_CONNECTIONS: Final = 8
-_CONNECT_S: Final = 10
 _AWAY_S: Final = 20.0
 _TRY_AGAIN_S: Final = 0.1
-_KEEPALIVES: Final = {
-    # A connection that the network has cut is noticed within half a minute.
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 20_000,
-}
-_SETTINGS: Final = {
-    "lock_timeout": "30s",
-    # A process that was stopped within a transaction would else keep all others from writing.
-    "idle_in_transaction_session_timeout": "15s",
-}
 _WRITING: Final = crc32(b"ryecore writers") & 0x7FFFFFFF
 _IN_TREE: Final = crc32(b"ryecore trees") & 0x7FFFFFFF
 _SHARED: Final = "lock_tree(?, ?, ?, ?, TRUE)"
 """Turns of one tree go beside each other, and never beside its sums."""
-
-_NON_BLOCKING: Final = ("synced",)
-"""The operations that use no connection, so that no worker thread is asked for them."""
-
-WORKERS: Final = Workers("ryecore_postgres_workers", _MOST_CONNECTIONS)
 
 
 class _Current(local):
@@ -79,7 +62,8 @@ class _Current(local):
 class PostgresDatabase:
     """A schema of a database on a server. It connects when it is first used.
 
-    Its methods block: `in_workers` makes parts of a store whose operations run in worker threads.
+    Its methods block, except those that are awaited: `in_workers` makes parts of a store whose
+    operations run in worker threads.
     """
 
     def __init__(self, address: PostgresAddress, place: str = "") -> None:
@@ -157,7 +141,7 @@ class PostgresDatabase:
             del self._joining[thread_id]
 
     @contextmanager
-    def joined(self, thread_id: str | None) -> Iterator[Ahead | None]:
+    def joined(self, thread_id: str | None, *, waits: bool = True) -> Iterator[Ahead | None]:
         """Yield what a thread's log has to write in the transaction within the block, if any."""
         # Within a transaction of several operations, it was written at its beginning.
         is_first = thread_id is not None and self._current.session is None
@@ -165,7 +149,7 @@ class PostgresDatabase:
         if log is None:
             yield None
             return
-        with log.joining() as ahead:
+        with log.joining(waits=waits) as ahead:
             yield ahead
 
     @contextmanager
@@ -204,10 +188,13 @@ class PostgresDatabase:
         self, work: Callable[[], Coroutine[Any, Any, T]], tree: str | None = None
     ) -> T:
         """Run operations as one transaction; see `Transactions.together`."""
-        current = self._current
-        if tree is not None and current.session is None:
+        if tree is not None and self._current.session is None:
             with suppress(FastPathMiss):
-                return self._as_one_call(work, tree)
+                return await self._as_one_call(work, tree)
+        return await in_worker(lambda: self._one_by_one(work, tree))
+
+    def _one_by_one(self, work: Callable[[], Coroutine[Any, Any, T]], tree: str | None) -> T:
+        current = self._current
         with self.write(tree) as run:
             current.session, current.tree, current.undone = cast("Session", run), tree, None
             try:
@@ -218,7 +205,7 @@ class PostgresDatabase:
                 current.session = current.tree = None
         return result
 
-    def _as_one_call(self, work: Callable[[], Coroutine[Any, Any, T]], tree: str) -> T:
+    async def _as_one_call(self, work: Callable[[], Coroutine[Any, Any, T]], tree: str) -> T:
         """Run operations as one call of a stored function.
 
         Raises:
@@ -231,27 +218,47 @@ class PostgresDatabase:
         finally:
             current.deferred = None
         function, values = deferred.as_call()
-        if not self.call_in_tree(tree, function, values):
+        if not await self.call_in_tree(tree, function, values):
             raise FastPathMiss
         return result
 
-    def call_in_tree(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
+    async def operate(self, operation: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run an operation that blocks in a worker thread, if it is not in one."""
+        return await in_worker(lambda: run_blocking(operation()))
+
+    async def call_in_tree(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
         """Call a stored function, within the tree of a thread whose lock it shares.
 
         What the thread's log has to write is written before, in the same statement.
         """
-        lock = (*self.tree_lock, thread_id)
+        if self._current.deferred is not None:
+            raise FastPathMiss  # before the log is asked, whose writer may wait for this loop
+        return await await_or_work(
+            self._awaited_in_tree, self._in_tree, thread_id, function, values
+        )
+
+    def _in_tree(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
         with self.joined(thread_id) as ahead:
-            if ahead is None:
-                return self.call(f"SELECT {function} FROM {_SHARED}", (*values, *lock))
-            query = (  # without the OFFSET, both calls would be one level, and their order open
-                f"SELECT written, CASE WHEN written THEN {function} END"
-                f" FROM (SELECT {ahead.call} AS written FROM {_SHARED} OFFSET 0) AS ahead"
-            )
-            is_written, result = self.row(query, (*values, *ahead.values, *lock))
-            if not is_written:
-                raise ahead.refused()
-            return result
+            query, all_values = self._tree_query(thread_id, function, values, ahead)
+            return _result_of(self.row(query, all_values), ahead)
+
+    async def _awaited_in_tree(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
+        async with self.awaited() as session:
+            with self.joined(thread_id, waits=False) as ahead:
+                query, all_values = self._tree_query(thread_id, function, values, ahead)
+                return _result_of(await self.ask(session, query, all_values), ahead)
+
+    def _tree_query(
+        self, thread_id: str, function: str, values: Sequence[Any], ahead: Ahead | None
+    ) -> tuple[str, Sequence[Any]]:
+        lock = (*self.tree_lock, thread_id)
+        if ahead is None:
+            return f"SELECT TRUE, {function} FROM {_SHARED}", (*values, *lock)
+        query = (  # without the OFFSET, both calls would be one level, and their order open
+            f"SELECT written, CASE WHEN written THEN {function} END"
+            f" FROM (SELECT {ahead.call} AS written FROM {_SHARED} OFFSET 0) AS ahead"
+        )
+        return query, (*values, *ahead.values, *lock)
 
     @contextmanager
     def _part(self, session: Session) -> Iterator[None]:
@@ -317,9 +324,27 @@ class PostgresDatabase:
         running = self._running()
         if running is not None:
             return running.execute(query, parameters).fetchone()
-        with self._failing("written"), self._session() as session:
+        with self._fast_path(), self._session() as session:
+            return session.first(query, parameters)
+
+    async def first(self, query: str, parameters: Sequence[Any] = ()) -> Any:
+        """Return the same to an operation, which the event loop awaits."""
+        return await await_or_work(self._awaited_row, self.row, query, parameters)
+
+    async def _awaited_row(self, query: str, parameters: Sequence[Any]) -> Any:
+        async with self.awaited() as session:
+            return await self.ask(session, query, parameters)
+
+    async def ask(self, session: Session, query: str, parameters: Sequence[Any]) -> Any:
+        """Run one statement on a connection that is `awaited`, and return its first row, if any."""
+        with self._fast_path():
+            return await session.first_awaited(query, parameters)
+
+    @contextmanager
+    def _fast_path(self) -> Iterator[None]:
+        with self._failing("written"):
             try:
-                return session.first(query, parameters)
+                yield
             except psycopg.Error as problem:
                 if problem.sqlstate == FAST_PATH_MISS:
                     raise FastPathMiss from None
@@ -348,11 +373,30 @@ class PostgresDatabase:
         try:
             yield session
         finally:
-            status = session.connection.pgconn.transaction_status
-            if self._is_closed or status != psycopg.pq.TransactionStatus.IDLE:
-                session.connection.close()
-            else:
-                self._idle.append(session)
+            self._give_back(session)
+
+    @asynccontextmanager
+    async def awaited(self) -> AsyncIterator[Session]:
+        """Yield a connection to an event loop, for one statement that it awaits.
+
+        Raises:
+            MustBlock: None is there, so that one has to be made.
+        """
+        async with WORKERS.place():
+            session = None if self._clock.is_due() else self._idle_session()
+            if session is None:
+                raise MustBlock
+            try:
+                yield session
+            finally:
+                self._give_back(session)
+
+    def _give_back(self, session: Session) -> None:
+        status = session.connection.pgconn.transaction_status
+        if self._is_closed or status != psycopg.pq.TransactionStatus.IDLE:
+            session.connection.close()
+        else:
+            self._idle.append(session)
 
     def _working_session(self) -> Session:
         """Return a connection on which nothing was sent yet.
@@ -388,20 +432,7 @@ class PostgresDatabase:
 
     def connect(self) -> "psycopg.Connection[Any]":
         """Return a new connection, which the caller closes."""
-        try:
-            given = conninfo_to_dict(self._address.url)
-        except psycopg.ProgrammingError:  # whose text may have a part of the password
-            raise address_refused("the driver can't read it") from None
-        ours = {**_SETTINGS, "search_path": self.schema, "ryecore.place": self.place}
-        options = " ".join(f"-c {name}={value}" for name, value in ours.items())
-        named: dict[str, Any] = {
-            "connect_timeout": _CONNECT_S,
-            "fallback_application_name": "ryecore",
-            **_KEEPALIVES,
-            **given,
-            "options": f"{given.get('options') or ''} {options}".strip(),
-        }
-        return psycopg.connect(autocommit=True, **named)
+        return connect(self._address, self.place)
 
     # The schema
 
@@ -431,33 +462,9 @@ class PostgresDatabase:
             raise failure_of(self._address.shown, done, problem) from problem
 
 
-def in_workers(part: T) -> T:
-    """Return a part of the store whose operations run in worker threads, for an event loop.
-
-    Within `together`, and without an event loop, they run in the thread that called them.
-    """
-    return cast("T", _InWorkers(part))
-
-
-async def in_worker(work: Callable[[], T]) -> T:
-    """Run a function that uses the database in a worker thread, or here without an event loop."""
-    return work() if is_blocking() else await WORKERS.run(work)
-
-
-class _InWorkers:
-    def __init__(self, part: object) -> None:
-        self._part = part
-
-    def __getattr__(self, name: str) -> "Callable[..., Awaitable[Any]]":
-        operation = getattr(self._part, name)
-        if name in _NON_BLOCKING:
-            self.__dict__[name] = operation
-            return cast("Callable[..., Awaitable[Any]]", operation)
-
-        async def run(*values: Any, **named: Any) -> Any:
-            if is_blocking():
-                return await operation(*values, **named)
-            return await WORKERS.run(lambda: run_blocking(operation(*values, **named)))
-
-        self.__dict__[name] = run
-        return run
+def _result_of(row: Any, ahead: Ahead | None) -> Any:
+    """Return what a stored function has returned, after what goes ahead of it was written."""
+    is_written, result = row
+    if ahead is not None and not is_written:
+        raise ahead.refused()
+    return result

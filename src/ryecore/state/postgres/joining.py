@@ -31,9 +31,15 @@ class Ahead:
 class JoiningLog(Protocol):
     """A log whose buffered lines may be written with rows."""
 
-    def joining(self) -> AbstractContextManager[Ahead | None]:
+    def joining(self, *, waits: bool = True) -> AbstractContextManager[Ahead | None]:
         """Return the write of the buffered lines, for a transaction that ends with the block.
 
         Without an error at its end, the lines are written. None where nothing is to be written.
+
+        Args:
+            waits: Whether it may wait for another writer of the log, or for the server.
+
+        Raises:
+            MustBlock: It may not wait, and would have to.
         """
         ...

@@ -4,7 +4,8 @@ Source: docs/design/threads.md#budget; decisions 39, 40 and 77.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from functools import partial
+from typing import Any, ClassVar, Final, Literal
 
 from typing_extensions import override
 
@@ -32,6 +33,9 @@ _CANCEL, _HAND_OFF = 1, 2
 class PostgresLedger(SqlLedger):
     """The budget ledger in PostgreSQL."""
 
+    awaited: ClassVar = frozenset({"together", "hold", "settle", "account", "settle_and_hold"})
+    """The operations that an event loop awaits itself; see `in_workers`."""
+
     def __init__(self, database: PostgresDatabase) -> None:
         super().__init__(database)
         self._server = database
@@ -39,11 +43,11 @@ class PostgresLedger(SqlLedger):
     # The fast path is a stored function, which returns FALSE or NULL where it has changed nothing.
     # What the thread's log has to write is written before, in the same statement.
 
-    def _call(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
+    async def _call(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
         if self._server.holds_lock:  # an error of the function would undo the whole transaction
             return None
         try:
-            return self._server.call_in_tree(thread_id, function, values)
+            return await self._server.call_in_tree(thread_id, function, values)
         except FastPathMiss:
             if self._server.deferred is not None:
                 raise
@@ -93,8 +97,9 @@ class PostgresLedger(SqlLedger):
             *(thread_id, turn, attempt, *whole_numbers(amount), *new_lease()),
             *(head or (None, None)),
         )
-        if not self._call(thread_id, _HOLD, values):
-            await super().hold(thread_id, turn, attempt, amount, head=head)
+        if not await self._call(thread_id, _HOLD, values):
+            by_rules = partial(super().hold, thread_id, turn, attempt, amount, head=head)
+            await self._server.operate(by_rules)
 
     @override
     async def settle(
@@ -117,11 +122,10 @@ class PostgresLedger(SqlLedger):
             *(thread_id, turn, attempt, mark, *whole_numbers(actual), *new_lease()),
             *(cost, is_estimated),
         )
-        requests = self._call(thread_id, _SETTLE, values)
+        requests = await self._call(thread_id, _SETTLE, values)
         if requests is None:
-            return await super().settle(
-                thread_id, turn, attempt, actual, mark=mark, snapshot=snapshot
-            )
+            by_rules = partial(super().settle, thread_id, turn, attempt, actual, mark=mark)
+            return await self._server.operate(partial(by_rules, snapshot=snapshot))
         return Settled(
             overspent=False,
             cancel_requested=bool(requests & _CANCEL),
@@ -131,7 +135,7 @@ class PostgresLedger(SqlLedger):
 
     @override
     async def account(self, thread_id: str) -> Account:
-        found = self._server.row(ACCOUNT, (thread_id,))
+        found = await self._server.first(ACCOUNT, (thread_id,))
         if found is None:
             raise not_registered(thread_id)
         return account_of(thread_id, found)
@@ -158,15 +162,9 @@ class PostgresLedger(SqlLedger):
                 *(turn, attempt, *whole_numbers(amount), *new_lease()),
                 *(cost, is_estimated, *head),
             )
-            if self._call(thread_id, _EXCHANGE, values):
+            if await self._call(thread_id, _EXCHANGE, values):
                 return (AS_HELD,), None
-        return await super().settle_and_hold(
-            thread_id,
-            settlements,
-            turn,
-            attempt,
-            amount,
-            snapshot=snapshot,
-            head=head,
-            hands_off=hands_off,
+        by_rules = partial(super().settle_and_hold, thread_id, settlements, turn, attempt, amount)
+        return await self._server.operate(
+            partial(by_rules, snapshot=snapshot, head=head, hands_off=hands_off)
         )

@@ -9,14 +9,16 @@ a number is larger than the one before.
 Source: ADR 053.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import Any, Final, NamedTuple, cast
 
+import anyio
 import psycopg
 from psycopg import errors
 
 from ryecore.state.postgres.dialect import in_postgres
+from ryecore.state.postgres.workers import MustBlock
 
 __all__ = ["PreparedStatements"]
 
@@ -59,6 +61,63 @@ class PreparedStatements:
             result = self._run(prepared, sent)
             if result.status not in _DONE:
                 raise self._failure(result)
+        return self._first_row(prepared, result)
+
+    async def first_awaited(self, sql: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
+        """Return the same to an event loop, which goes on meanwhile.
+
+        A cancelled caller waits until the statement is done.
+
+        Raises:
+            MustBlock: The statement isn't prepared yet. Nothing was done.
+            psycopg.Error: The server refused it, or couldn't be reached.
+        """
+        prepared = self._known.get(sql)
+        if prepared is None:
+            raise MustBlock
+        sent = [None if one is None else self._text_of(one) for one in values]
+        result = await self._run_awaited(prepared, sent)
+        if result.status not in _DONE:
+            failure = self._failure(result)
+            if not isinstance(failure, errors.InvalidSqlStatementName):
+                raise failure
+            self._known.clear()  # as in `first`
+            raise MustBlock
+        return self._first_row(prepared, result)
+
+    async def _run_awaited(
+        self, prepared: _Prepared, sent: list[bytes | None]
+    ) -> psycopg.pq.abc.PGresult:
+        libpq, found = self._libpq, None
+        cancelled: list[BaseException] = []
+
+        async def wait(ready: Callable[[int], Awaitable[None]]) -> None:
+            try:
+                await ready(libpq.socket)
+            except anyio.get_cancelled_exc_class() as cancellation:
+                cancelled.append(cancellation)  # asyncio's own cancel() passes a shield
+
+        libpq.send_query_prepared(prepared.name, sent)
+        with anyio.CancelScope(shield=True):
+            while libpq.flush():
+                await wait(anyio.wait_writable)
+            while True:
+                while libpq.is_busy():
+                    await wait(anyio.wait_readable)
+                    libpq.consume_input()
+                result = libpq.get_result()
+                if result is None:
+                    break
+                found = found or result
+        if cancelled:
+            raise cancelled[0]
+        if found is None:
+            raise psycopg.OperationalError("the connection is lost")
+        return found
+
+    def _first_row(
+        self, prepared: _Prepared, result: psycopg.pq.abc.PGresult
+    ) -> tuple[Any, ...] | None:
         if not result.ntuples:
             return None
         if not prepared.readers:

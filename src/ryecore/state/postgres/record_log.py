@@ -21,8 +21,10 @@ from typing_extensions import override
 from ryecore.errors import RyeError, StateError, StateUnreachable, ThreadConflict
 from ryecore.lillux.keys import SigningKey
 from ryecore.lillux.processes import current_process
-from ryecore.state.postgres.database import PostgresDatabase, in_worker
+from ryecore.state.postgres.database import PostgresDatabase
+from ryecore.state.postgres.fast_path import FastPathMiss
 from ryecore.state.postgres.joining import Ahead
+from ryecore.state.postgres.workers import MustBlock, await_or_work, in_worker
 from ryecore.state.record_buffer import Chain, RecordBuffer
 from ryecore.state.record_log import RecordLog
 from ryecore.state.thread_rows import columns, new_lease
@@ -171,7 +173,10 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
 
     @override
     async def flush(self) -> None:
-        await self._in_worker(self._flush)
+        if self._pieces:
+            self._keep_delta()
+        if self._lines or self._in_doubt is not None:
+            await await_or_work(self._awaited_flush, self._flush)
 
     @override
     async def write_soon(self) -> None:
@@ -234,18 +239,41 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
         self._database.change(RELEASE, (self._thread_id, self._fence))
 
     def _flush(self) -> None:
-        with self._writing:
+        with self._writer():
             self._write_kept()
 
+    async def _awaited_flush(self) -> None:
+        async with self._database.awaited() as session:
+            with self._writer(waits=False):
+                write = self._next_write()
+                if write is None:
+                    return
+                with self._in_doubt_unless_done(write):
+                    row = await self._database.ask(session, f"SELECT {write.call}", write.values)
+                    if not row[0]:
+                        raise self._why_refused()
+
     def _close_turn(self, turn: int) -> Head:
-        with self._writing:
+        with self._writer():
             head = self._sign_kept(turn)
             self._write_kept()
             return head
 
+    @contextmanager
+    def _writer(self, *, waits: bool = True) -> Iterator[None]:
+        """Be the only one who writes this log, and know what is written; see `joining`."""
+        if not self._writing.acquire(blocking=waits):
+            raise MustBlock
+        try:
+            if self._in_doubt is not None and not waits:
+                raise MustBlock
+            self._resolve_doubt()
+            yield
+        finally:
+            self._writing.release()
+
     def _write_kept(self) -> None:
         """Write the buffered lines as a statement of their own."""
-        self._resolve_doubt()
         write = self._next_write()
         if write is None:
             return
@@ -254,10 +282,9 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
                 raise self._why_refused()
 
     @contextmanager
-    def joining(self) -> Iterator[Ahead | None]:
+    def joining(self, *, waits: bool = True) -> Iterator[Ahead | None]:
         """Write the buffered lines within a transaction of others; None where there are none."""
-        with self._writing:
-            self._resolve_doubt()
+        with self._writer(waits=waits):
             closes = self._closes and self._file is None
             write = self._next_write(closes=closes)
             if write is None:
@@ -291,7 +318,11 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
         lines, size, chain = write[:3]
         try:
             yield
-        except StateUnreachable:
+        except (RyeError, FastPathMiss, MustBlock) as problem:
+            if isinstance(problem, StateUnreachable):
+                self._in_doubt = (lines, size, chain)
+            raise
+        except BaseException:  # such as the cancellation of a task that awaited the answer
             self._in_doubt = (lines, size, chain)
             raise
         self._written(lines, size, chain)

@@ -20,9 +20,10 @@ from ryecore.errors import StateError, StateLocked
 from ryecore.lillux.keys import SigningKey
 from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.owners import is_abandoned, is_lost
-from ryecore.state.postgres.database import WORKERS, PostgresDatabase, in_worker
+from ryecore.state.postgres.database import PostgresDatabase
 from ryecore.state.postgres.log_bytes import LogSource
 from ryecore.state.postgres.record_log import RELEASE, PostgresRecordLog, log_exists
+from ryecore.state.postgres.workers import WORKERS, in_worker
 from ryecore.state.record_log import RecordLog, RecordStore, Recovery
 from ryecore.state.thread_rows import columns, new_lease, record_of
 from ryecore.state.transcript_check import (

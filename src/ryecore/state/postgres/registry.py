@@ -5,8 +5,9 @@ Source: docs/design/threads.md#registry; decisions 35, 36 and 77; ADR 053.
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
-from typing import Final
+from typing import ClassVar, Final
 
 from typing_extensions import override
 
@@ -32,6 +33,9 @@ _REGISTER: Final = f"SELECT * FROM register_thread({', '.join('?' * 17)})"  # no
 
 class PostgresRegistry(SqlRegistry):
     """The registry in PostgreSQL."""
+
+    awaited: ClassVar = frozenset({"together", "register", "count_spawn"})
+    """The operations that an event loop awaits itself; see `in_workers`."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         super().__init__(database)
@@ -62,7 +66,8 @@ class PostgresRegistry(SqlRegistry):
                 as_json(dict(labels)) if labels else None,
                 *(queue, *(NO_OWNER if owned is None else columns(owned)), *lease),
             )
-            made_at, root_id, cancelled, killed, kept = self._server.row(_REGISTER, values)
+            row = await self._server.first(_REGISTER, values)
+            made_at, root_id, cancelled, killed, kept = row
             if made_at is not None:
                 return created_record(
                     thread_id,
@@ -79,25 +84,19 @@ class PostgresRegistry(SqlRegistry):
                     labels=json.loads(kept) if kept else {},
                     queue=queue,
                 )
-        return await super().register(
-            thread_id,
-            item_id,
-            parent_id,
-            owner=owner,
-            model=model,
-            limits=limits,
-            follows=follows,
-            start=start,
-            spawns=spawns,
-            labels=labels,
-            queue=queue,
+        by_rules = partial(super().register, thread_id, item_id, parent_id, owner=owner)
+        by_rules = partial(by_rules, model=model, limits=limits, labels=labels, queue=queue)
+        return await self._server.operate(
+            partial(by_rules, follows=follows, start=start, spawns=spawns)
         )
 
     @override
     async def count_spawn(self, parent_id: str, most: int | None) -> int:
         # It decides by its own row alone, and needs no lock but that.
-        counted = self._server.row(COUNT_SPAWN, (parent_id, most))
-        return counted[0] if counted is not None else await super().count_spawn(parent_id, most)
+        counted = await self._server.first(COUNT_SPAWN, (parent_id, most))
+        if counted is not None:
+            return int(counted[0])
+        return await self._server.operate(partial(super().count_spawn, parent_id, most))
 
     @override
     async def claim(

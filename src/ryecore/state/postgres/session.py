@@ -73,6 +73,12 @@ class Session:
         """Run a statement of the store by itself, prepared, and return its first row, if any."""
         return self._prepared.first(sql, self._stored(parameters))
 
+    async def first_awaited(
+        self, sql: str, parameters: Sequence[Any] = ()
+    ) -> tuple[Any, ...] | None:
+        """Return the same to an event loop, which goes on meanwhile; see `PreparedStatements`."""
+        return await self._prepared.first_awaited(sql, self._stored(parameters))
+
     def _stored(self, parameters: Sequence[Any]) -> list[Any]:
         ahead_s = self._clock.ahead_s
         return [one + ahead_s if isinstance(one, DatabaseTime) else one for one in parameters]

@@ -3,7 +3,7 @@
 from functools import partial
 
 from ryecore.state.postgres.address import PostgresAddress
-from ryecore.state.postgres.database import PostgresDatabase, in_workers
+from ryecore.state.postgres.database import PostgresDatabase
 from ryecore.state.postgres.ledger import PostgresLedger
 from ryecore.state.postgres.notices import Notices
 from ryecore.state.postgres.objects import PostgresObjects
@@ -11,6 +11,7 @@ from ryecore.state.postgres.records import PostgresRecordStore
 from ryecore.state.postgres.registry import PostgresRegistry
 from ryecore.state.postgres.run_queue import PostgresRunQueue
 from ryecore.state.postgres.thread_files import PostgresThreadFiles
+from ryecore.state.postgres.workers import in_workers
 from ryecore.state.sql_approvals import SqlApprovals
 from ryecore.state.sql_tables import SqlTables
 

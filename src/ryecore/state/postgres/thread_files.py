@@ -6,7 +6,8 @@ Source: docs/design/threads.md#the-threads-file; decision 77.
 from typing import Final
 
 from ryecore.errors import StateError, ThreadConflict
-from ryecore.state.postgres.database import PostgresDatabase, in_worker
+from ryecore.state.postgres.database import PostgresDatabase
+from ryecore.state.postgres.workers import in_worker
 
 __all__ = ["PostgresThreadFiles"]
 

@@ -1,0 +1,193 @@
+"""Statements on a PostgreSQL server that the event loop awaits, without worker threads."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from ryecore.errors import BudgetError, ThreadConflict
+from ryecore.items.signature import utc_now
+from ryecore.policy.budget import Amount, Settlement
+from ryecore.state.model import Cost
+from ryecore.state.record_log import RecordLog
+from ryecore.state.store import ThreadStore
+from ryecore.state.thread_file import ThreadFile
+from tests.postgres import needs_server, own_schema
+from tests.workspace import Workspace
+
+psycopg = pytest.importorskip("psycopg", reason="needs the extra postgres")
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops, needs_server]
+
+HELD, SPENT = Amount(10, 10), Amount(4, 5)
+
+
+@pytest.fixture
+def state(postgres_address: str) -> str:
+    """The address of a schema of the test's own."""
+    return own_schema(postgres_address)
+
+
+@pytest.fixture
+def store(workspace: Workspace, state: str) -> Iterator[ThreadStore]:
+    """The threads of a workspace."""
+    opened = ThreadStore.open(workspace.path(""), workspace.path("", "user"), state=state)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def other(state: str) -> Iterator[Any]:
+    """Somebody else's connection to the same schema."""
+    address, _, schema = state.partition("&schema=")
+    with psycopg.connect(address, autocommit=True, options=f"-c search_path={schema}") as opened:
+        yield opened
+
+
+async def begun(store: ThreadStore, thread_id: str) -> RecordLog:
+    """Begin a thread as its lifecycle does, and return its log, which has a record to write."""
+    registry, ledger = store.registry, store.ledger
+
+    async def claim() -> None:
+        await ledger.register(thread_id, Amount(1000, 1000))
+        await registry.claim(thread_id)
+
+    await registry.register(thread_id, "directive:acme/a")
+    await registry.together(claim, tree=thread_id)
+    now = utc_now()
+    file = (thread_id, "directive:acme/a", "acme/a", "f" * 64, "running", now, now, None, {}, ())
+    log = await store.open_log(ThreadFile(*file))
+    log.append("step", {"n": 0})
+    await log.write_ahead()
+    return log
+
+
+async def run_to_end(store: ThreadStore, thread_id: str) -> None:
+    """Write what a thread of two turns writes, with a call that has an effect between them."""
+    log = await begun(store, thread_id)
+    await store.ledger.hold(thread_id, 1, 1, HELD)
+    log.append("step", {"n": 1})
+    await log.commit()
+    settled = Settlement(1, 1, HELD, SPENT, "counted")
+    log.append("step", {"n": 2})
+    await log.write_ahead()
+    await store.ledger.settle_and_hold(
+        thread_id, [settled], 2, 1, HELD, snapshot=Cost(turns=1), head=(1, "x")
+    )
+    assert (await store.ledger.account(thread_id)).own == SPENT
+    head = await log.sign(2)
+    await log.write_ahead(closes=True)
+
+    async def charge() -> None:
+        await store.ledger.settle(thread_id, 2, 1, SPENT)
+
+    place = (head.offset, head.digest)
+    await store.settle(thread_id, "completed", {}, 1, head=place, charge=charge)
+    await log.close()
+
+
+async def test_a_thread_whose_statements_are_prepared_asks_no_worker_thread(
+    store: ThreadStore,
+) -> None:
+    await run_to_end(store, "before")
+
+    def on_another_loop() -> set[threading.Thread]:
+        before = set(threading.enumerate())
+
+        async def main() -> set[threading.Thread]:
+            await run_to_end(store, "a")
+            return {one for one in threading.enumerate() if "AnyIO worker" in one.name} - before
+
+        return anyio.run(main)
+
+    assert not await anyio.to_thread.run_sync(on_another_loop)
+    assert [one.payload.get("n") async for one in store.records.read("a")] == [0, 1, 2, None]
+
+
+async def test_a_statement_is_done_though_its_caller_is_cancelled(
+    store: ThreadStore, other: Any, anyio_backend_name: str
+) -> None:
+    await run_to_end(store, "before")
+    log, ledger = await begun(store, "a"), store.ledger
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    kept = []
+
+    @asynccontextmanager
+    async def waits_for_the_server() -> AsyncIterator[None]:
+        with other.transaction():
+            other.execute("UPDATE accounts SET spend_own = spend_own")
+            yield
+            with anyio.fail_after(10):
+                while other.execute(waiting).fetchone() == (0,):
+                    await anyio.sleep(0.01)
+
+    async def hold_in(scope: anyio.CancelScope, attempt: int) -> None:
+        with scope:
+            await ledger.hold("a", 1, attempt, HELD)
+
+    async def cancel_scope(attempt: int) -> None:
+        scope = anyio.CancelScope()
+        async with anyio.create_task_group() as group:
+            async with waits_for_the_server():
+                group.start_soon(hold_in, scope, attempt)
+            scope.cancel()
+
+    async def cancel_task(attempt: int) -> None:  # which passes a shield
+        async with waits_for_the_server():
+            task = asyncio.create_task(ledger.hold("a", 1, attempt, HELD))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    is_asyncio = anyio_backend_name == "asyncio"
+    ways = [cancel_scope, cancel_task] * 2 if is_asyncio else [cancel_scope] * 2
+    for attempt, cancel in enumerate(ways, 1):
+        log.append("step", {"n": attempt})
+        await log.write_ahead()
+        await cancel(attempt)
+        kept.append(attempt)
+        assert (await ledger.account("a")).held == Amount(10 * attempt, 10 * attempt)
+    head = await log.checkpoint(1)
+    told = [one.payload.get("n") async for one in store.records.read("a")]
+    assert told == [0, *kept, None]
+    await log.close()
+    assert (await store.records.verify("a", (head.offset, head.digest), ended=True)).ok
+
+
+async def test_what_is_refused_on_the_loop_is_undone_with_the_records_before_it(
+    store: ThreadStore, other: Any
+) -> None:
+    await run_to_end(store, "before")
+    log = await begun(store, "a")
+    with pytest.raises(BudgetError):
+        await store.ledger.hold("a", 1, 1, Amount(2000, 10))
+    await store.ledger.hold("a", 1, 1, HELD)
+    log.append("step", {"n": 1})
+    await log.commit()
+    assert [one.payload["n"] async for one in store.records.read("a")] == [0, 1]
+    other.execute("UPDATE logs SET fence = fence + 1 WHERE thread_id = 'a'")
+    log.append("step", {"n": 2})
+    with pytest.raises(ThreadConflict, match="taken it over"):
+        await log.commit()
+    await log.write_ahead()
+    with pytest.raises(ThreadConflict, match="taken it over"):
+        await store.ledger.hold("a", 2, 1, HELD)
+    assert (await store.ledger.account("a")).held == HELD
+
+
+async def test_more_threads_than_connections_wait_for_each_other(
+    workspace: Workspace, state: str, other: Any
+) -> None:
+    address = f"{state}&application_name=counted"
+    store = ThreadStore.open(workspace.path(""), workspace.path("", "user"), state=address)
+    async with anyio.create_task_group() as group:
+        for number in range(30):
+            group.start_soon(run_to_end, store, f"many-{number}")
+    ended = "SELECT count(*) FROM threads WHERE status = 'completed'"
+    assert other.execute(ended).fetchone() == (30,)
+    mine = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'counted'"
+    assert 1 <= other.execute(mine).fetchone()[0] <= 8
+    store.close()
