@@ -310,7 +310,7 @@ class Graphs:
         author has declared `retry` or `cache_result`.
 
         Args:
-            run_id: The run: its id, or an unambiguous beginning of it.
+            run_id: The run: its id, or an unambiguous beginning or end of it.
             **options: The keywords of `GraphResumeOptions`: `at`, `again`, `rerun`, `result`,
                 `members`, `failed`, `state`, `changed`, `limits`, `ctx`.
 
@@ -367,7 +367,7 @@ class Graphs:
         The journal isn't proved; `rye.threads.verify` does that.
 
         Args:
-            run_id: The run: its id, or an unambiguous beginning of it.
+            run_id: The run: its id, or an unambiguous beginning or end of it.
 
         Raises:
             ThreadNotFound: No run has this id.

@@ -145,7 +145,7 @@ class Map:
         itself: `rye graph resume` takes the outcomes of such rows one by one.
 
         Args:
-            run_id: The run of the map: its id, or an unambiguous beginning of it.
+            run_id: The run of the map: its id, or an unambiguous beginning or end of it.
             rerun: Whether to run the rows again that had begun and have no known end.
             limits: New limits, which count from zero; by default what is left of the first ones.
             progress: Whether to show how far it has come, as for `rye.map`.
@@ -168,7 +168,7 @@ class Map:
         """Run the rows of an ended map again that did not complete; see `MapResult.retry_failed`.
 
         Args:
-            run_id: The run of the map: its id, or an unambiguous beginning of it.
+            run_id: The run of the map: its id, or an unambiguous beginning or end of it.
             limits: New limits, which count from zero; by default what is left of the first ones.
             progress: Whether to show how far it has come, as for `rye.map`.
             ctx: The caller; the host itself by default.
@@ -186,7 +186,7 @@ class Map:
         """Read the result of a map, as far as it has come, in this process or another.
 
         Args:
-            run_id: The run of the map: its id, or an unambiguous beginning of it.
+            run_id: The run of the map: its id, or an unambiguous beginning or end of it.
 
         Raises:
             ThreadNotFound: No run has this id.

@@ -1,4 +1,4 @@
-"""The access to one thread of a project by its id, or a beginning of it."""
+"""The access to one thread of a project by its id, or an end of it."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -82,7 +82,7 @@ class ThreadAccess:
         return await self._running.run(thread_id, run)
 
     async def _find(self, thread_id: str) -> "tuple[ThreadStore, str]":
-        """Return the store, and the whole id of a thread for its id or a beginning of it."""
+        """Return the store, and the whole id of a thread; see `ThreadStore.find`."""
         store = await run_in_thread(self._store)
         if store is None or not thread_id:
             raise thread_not_found(thread_id)

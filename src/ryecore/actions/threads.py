@@ -33,7 +33,7 @@ T = TypeVar("T")
 class Threads(ThreadAnswers, NodeRuns):
     """The threads of one project: `rye.threads`.
 
-    Wherever an id is expected, an unambiguous beginning of it suffices.
+    Wherever an id is expected, an unambiguous beginning or end of it suffices.
     """
 
     async def account(self, thread_id: str) -> "Account":

@@ -41,7 +41,8 @@ __all__ = ["graph"]
 def graph() -> None:
     """Check, run, resume and show state graphs: workflows of signed tools, written in YAML.
 
-    A run's id may be shortened to any beginning that only one run has.
+    A run's id may be shortened to any beginning that only one run has, or to such an end of four or
+    more characters.
     """
 
 

@@ -45,7 +45,8 @@ _FOLLOW_S: Final = 60.0
 def threads() -> None:
     """See, stop, verify and continue the threads of directives and of detached tools.
 
-    An id may be shortened to any beginning that only one thread has.
+    An id may be shortened to any beginning that only one thread has, or to such an end of four or
+    more characters.
     """
 
 

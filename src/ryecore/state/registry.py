@@ -366,6 +366,10 @@ class ThreadRegistry(Transactions, Protocol):
         """List the threads whose id begins with a prefix, an exact match first."""
         ...
 
+    async def find_by_suffix(self, suffix: str, *, limit: int = 9) -> tuple[ThreadRecord, ...]:
+        """List the threads whose id ends with a suffix, the newest first."""
+        ...
+
     async def list_tree(
         self, thread_id: str, *, and_after: bool = False
     ) -> tuple[ThreadRecord, ...]:

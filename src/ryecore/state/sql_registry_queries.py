@@ -103,6 +103,14 @@ class SqlRegistryQueries(ThreadRegistry):
         )
 
     @override
+    async def find_by_suffix(self, suffix: str, *, limit: int = 9) -> tuple[ThreadRecord, ...]:
+        # A text that is cut before its beginning is another one on each database, but shorter.
+        return await self._find(
+            "WHERE substr(thread_id, length(thread_id) - ? + 1) = ? ORDER BY rowid DESC LIMIT ?",
+            (len(suffix), suffix, limit),
+        )
+
+    @override
     async def list_tree(
         self, thread_id: str, *, and_after: bool = False
     ) -> tuple[ThreadRecord, ...]:

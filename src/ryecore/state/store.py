@@ -7,7 +7,7 @@ time changes with the row, which wakes waiting processes.
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import anyio
 from typing_extensions import override
@@ -58,6 +58,8 @@ from ryecore.state.write_ahead import WriteAhead
 __all__ = ["ThreadStore"]
 
 T = TypeVar("T")
+
+_LEAST_SUFFIX: Final = 4
 
 
 class ThreadStore(ThreadFolders):
@@ -169,24 +171,31 @@ class ThreadStore(ThreadFolders):
         else:
             self.announce(thread_id)
 
-    async def find(self, beginning: str) -> str:
-        """Find the whole id of a thread by a prefix that no other id has."""
-        self.folder_of(beginning)
-        ids = [one.thread_id for one in await self.registry.find_by_prefix(beginning)]
-        if beginning in ids:
-            return beginning
+    async def find(self, part: str) -> str:
+        """Find the whole id of a thread by a prefix or a suffix of it that no other id has.
+
+        A prefix goes first. A suffix has at least four characters.
+        """
+        self.folder_of(part)
+        found, does = await self.registry.find_by_prefix(part), "begins"
+        if not found and len(part) >= _LEAST_SUFFIX:
+            found, does = await self.registry.find_by_suffix(part), "ends"
+        ids = [one.thread_id for one in found]
+        if part in ids:
+            return part
         if len(ids) == 1:
             return ids[0]
         active = await self.registry.list_active()
         if not ids:
-            of_item = [one for one in active if one.item_id.partition(":")[2] == beginning]
-            raise thread_not_found(beginning, [one.thread_id for one in of_item])
-        running = [one.thread_id for one in active if one.thread_id.startswith(beginning)]
+            of_item = [one for one in active if one.item_id.partition(":")[2] == part]
+            raise thread_not_found(part, [one.thread_id for one in of_item])
+        has_part = str.startswith if does == "begins" else str.endswith
+        running = [one.thread_id for one in active if has_part(one.thread_id, part)]
         hint = f" Only {running[0]} has not ended." if len(running) == 1 else ""
         raise ThreadNotFound(
-            f"{beginning!r} begins the ids of several threads: {', '.join(ids)}.",
+            f"{part!r} {does} the ids of several threads: {', '.join(ids)}.",
             next_step=f"Write more of the one you mean.{hint}",
-            thread_id=beginning,
+            thread_id=part,
         )
 
     def run_now(self, call: Coroutine[Any, Any, T]) -> T:

@@ -35,7 +35,8 @@ async def load_tree(
 ) -> TreeNode:
     """Read the tree of a thread and all that it has started.
 
-    Threads that continue it are placed below it, after its children. With `settles`, threads whose
+    Threads that continue it, because it was handed off or somebody resumed it, are placed below it,
+    after its children. With `settles`, threads whose
     process died are ended first; otherwise nothing is written. `progress_of` returns how far the
     tool is of a thread that this process runs.
     """
@@ -45,6 +46,10 @@ async def load_tree(
     continuing = chain[chain.index(root_id) :]
 
     async def find(registry: "ThreadRegistry") -> tuple[ThreadRecord, ...]:
+        for one in continuing:  # grows in the loop
+            for row in await registry.list_following(one):
+                if row.chain_root_id is not None and row.thread_id not in continuing:
+                    continuing.append(row.thread_id)  # a fork has none
         trees = [await registry.list_tree(top) for top in continuing]
         return tuple(row for tree in trees for row in tree)
 

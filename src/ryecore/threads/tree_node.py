@@ -33,7 +33,7 @@ class TreeNode:
         started_at: When it was registered, in seconds since 1970 (UTC).
         ended_at: When it ended; None while it runs.
         children: The threads that it has started, oldest first; of the root of a tree, also those
-            that continue it.
+            that continue it: where it was handed off, or resumed.
         model: The model that it uses.
         note: A note, such as why it failed.
         approvals: The calls of its tools that wait for a person's approval.

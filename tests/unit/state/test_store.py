@@ -30,6 +30,9 @@ def claim(store: ThreadStore, thread_id: str, both: Barrier, claimed: list[int])
         ("acme/trai", "See which there are: rye threads list --all"),
         ("acme/ask", "Write more of the one you mean. Only acme/ask/ask-2 has not ended."),
         ("5d1c", "Write more of the one you mean."),
+        ("k-2", "See which there are: rye threads list --all"),
+        ("sk-2x", "See which there are: rye threads list --all"),
+        ("ll-6", "Write more of the one you mean. Only acme/all/all-6 has not ended."),
     ],
 )
 def test_an_id_that_names_no_single_thread_is_refused_with_what_may_be_meant(
@@ -39,12 +42,28 @@ def test_an_id_that_names_no_single_thread_is_refused_with_what_may_be_meant(
     registry = threads.store.registry
     for thread_id, ref in (("5d1c-1", "tool:acme/train"), ("5d1c-2", "tool:acme/other")):
         run_blocking(registry.register(thread_id, ref))
-    for thread_id in ("acme/ask/ask-1", "acme/ask/ask-2"):
+    for thread_id in ("acme/ask/ask-1", "acme/ask/ask-2", "acme/all/all-6", "acme/call/call-6"):
         threads.start(thread_id)
-    threads.end("acme/ask/ask-1")
+    for thread_id in ("acme/ask/ask-1", "acme/call/call-6"):
+        threads.end(thread_id)
     with pytest.raises(ThreadNotFound) as refused:
         run_blocking(threads.store.find(named))
     assert refused.value.next_step == next_step
+    threads.store.close()
+
+
+def test_an_id_is_known_by_its_beginning_or_its_end(workspace: Workspace) -> None:
+    threads = ThreadTree(workspace)
+    for thread_id in ("acme/ask/ask-1795896645", "acme/ask/ask-1795896646", "acme/ask"):
+        threads.start(thread_id)
+    find = threads.store.find
+    for part, whole in (
+        ("acme/ask", "acme/ask"),
+        ("acme/ask/ask-1795896645", "acme/ask/ask-1795896645"),
+        ("1795896646", "acme/ask/ask-1795896646"),
+        ("6645", "acme/ask/ask-1795896645"),
+    ):
+        assert run_blocking(find(part)) == whole
     threads.store.close()
 
 

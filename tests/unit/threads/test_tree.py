@@ -65,6 +65,25 @@ def test_what_continues_the_root_stands_below_it_and_any_other_beside_it(
     assert shape(run_blocking(load_tree(threads.store, "root-2"))) == {"root-2": [{"late": []}]}
 
 
+def test_threads_that_resumed_the_root_stand_below_it_and_forks_do_not(
+    threads: ThreadTree,
+) -> None:
+    threads.start("root")
+    threads.start("child", "root")
+    threads.end("root", "error", {"status": "error", "error": "It broke."})
+    threads.start("resumed", follows=Predecessor("root", "root"))
+    threads.start("late", "resumed")
+    threads.start("forked", follows=Predecessor("root", None))
+    threads.hand_off("resumed", "next")
+    threads.end("next")
+    threads.start("again", follows=Predecessor("next", "root"))
+    tree = run_blocking(load_tree(threads.store, "root"))
+    below = [{"child": []}, {"resumed": [{"late": []}]}, {"next": []}, {"again": []}]
+    assert shape(tree) == {"root": below}
+    assert tree.note == "It broke."
+    assert shape(run_blocking(load_tree(threads.store, "next"))) == {"next": [{"again": []}]}
+
+
 def test_there_is_no_tree_of_a_thread_that_is_not_there(threads: ThreadTree) -> None:
     for name in ("nobody", "../x"):
         with pytest.raises(ThreadNotFound):

@@ -129,6 +129,12 @@ class RegistryCases(StateCases):
         found = [one.thread_id for one in await registry.find_by_prefix("b")]
         equal(found, ["b", "b1"], "threads by prefix")
         equal(await registry.find_by_prefix("%"), (), "a prefix is text, never a pattern")
+        found = [one.thread_id for one in await registry.find_by_suffix("1")]
+        equal(found, ["b1", "g/f/f-1"], "threads by suffix")
+        found = [one.thread_id for one in await registry.find_by_suffix("g/f/f-1", limit=1)]
+        equal(found, ["g/f/f-1"], "a thread by its whole id")
+        equal(await registry.find_by_suffix("%1"), (), "a suffix is text, never a pattern")
+        equal(await registry.find_by_suffix("xg/f/f-1"), (), "a suffix longer than an id")
 
     # Owners
 
