@@ -369,7 +369,12 @@ class ThreadStore(ThreadFolders):
         record, has_log = await self.registry.get_thread(thread_id), False
         if self._shared is not None or (self.folder_of(thread_id) / THREAD_FILE).exists():
             has_log = await self.records.exists(thread_id)  # else it never ran
-        head = await recover_orphan(self.records, record, overspent) if has_log else None
+        head = None
+        if has_log:
+            result = await self.registry.get_result(thread_id)
+            error = result.get("error") if isinstance(result, Mapping) else None
+            text = error if isinstance(error, str) else None
+            head = await recover_orphan(self.records, record, text, overspent)
         if head is not None or not has_log:
             await self.end_file(record)
         if head is not None:

@@ -200,13 +200,15 @@ TRANSCRIPT: Final = "transcript.jsonl"
 async def recover_orphan(
     records: RecordStore,
     record: ThreadRecord,
+    error: str | None,
     overspent: Sequence[Mapping[str, object]] = (),
 ) -> Head | None:
     """Close the log of a dead thread.
 
     A torn line is dropped. Records that no checkpoint covers stay, and the signed closing
     checkpoint has their number. Requests that cost more than was held are recorded before it. An
-    altered log and a closed one are left unchanged.
+    altered log and a closed one are left unchanged. The closing record has the error of the
+    thread's result, if it has one.
 
     Returns the head of the log's chain; None if it can't be closed. It is unchanged then, and the
     next caller tries again.
@@ -220,7 +222,7 @@ async def recover_orphan(
             if found.tail_records or found.last_type != end:
                 for one in overspent:
                     log.append("budget_overspent", one)
-                log.append(end, {"error": describe_death(record.pid)})
+                log.append(end, {"error": error or describe_death(record.pid)})
                 head = await log.checkpoint(found.turn + bool(found.tail_records))
         finally:
             await log.close()

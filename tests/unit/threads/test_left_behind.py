@@ -19,7 +19,10 @@ from tests.scripted_host import ScriptedHost
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_torn_line_is_dropped_and_the_tail_is_signed_as_unattested(tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", ["error", "killed"])
+async def test_a_torn_line_is_dropped_and_the_tail_is_signed_as_unattested(
+    tmp_path: Path, status: str
+) -> None:
     """A thread as a dead process leaves it: running, with one record and a torn one unsigned."""
     host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 2}), say("3"))
     done = await host.run(host.write("acme/x"))
@@ -41,14 +44,18 @@ async def test_a_torn_line_is_dropped_and_the_tail_is_signed_as_unattested(tmp_p
     )
     running = {**said, "thread_id": thread_id, "status": "running"}
     (folder / "thread.json").write_text(json.dumps(sign_record("thread", running, key)))
+    if status == "killed":
+        await store.registry.request_cancel(thread_id, kill=True)
     async with host.open() as rye:
         report = await rye.threads.show(thread_id)
         proof = await rye.threads.verify(thread_id)
-    assert report.status == "error"
+    assert report.status == status
     assert proof.ok
     assert [turn.state for turn in proof.turns] == ["attested", "unattested"]
-    assert host.records(thread_id, "thread_error")
-    assert read_thread_file(folder / "thread.json", key.public, thread_id)["status"] == "error"
+    (end,) = host.records(thread_id, f"thread_{status}")
+    assert end.payload["error"] == report.error
+    assert report.error.startswith("It was killed." if status == "killed" else "The process ")
+    assert read_thread_file(folder / "thread.json", key.public, thread_id)["status"] == status
 
 
 async def test_a_thread_that_could_not_end_well_is_closed_and_resumed(tmp_path: Path) -> None:
