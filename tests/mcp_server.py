@@ -151,6 +151,14 @@ class Server:
     def call(self, number: int, params: dict[str, Any]) -> None:
         arguments = params.get("arguments") or {}
         match self.mode, params["name"]:
+            case "logs", name:
+                sys.stderr.write("\n".join(f"{name} {line}" for line in range(30)))
+                sys.stderr.write("\n\x1b[2J" + os.environ.get("A_TOKEN", "") + "\n")
+                sys.stderr.flush()
+                if name == "where":
+                    send({"id": number, "error": {"code": -32603, "message": "it broke"}})
+                else:
+                    send({"id": number, "result": text("it would not", isError=name == "fail")})
             case "dies", _:
                 sys.stderr.write("it hurts, " + os.environ.get("A_TOKEN", "") + "\n")
                 sys.stderr.flush()

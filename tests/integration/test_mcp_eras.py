@@ -30,7 +30,7 @@ DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}
 MODERN = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 SAID = {"content": [{"type": "text", "text": "said"}]}
 
-Answer = Callable[[str, dict[str, Any]], dict[str, Any] | None]
+Answer = Callable[[str, dict[str, Any]], dict[str, Any] | int | None]
 
 
 class Recorder:
@@ -49,7 +49,7 @@ class Recorder:
 def http_server(answer: Answer) -> Iterator[Recorder]:
     """A server whose results `answer` gives by method and message; None refuses with HTTP 400.
 
-    What has `error` alone is an error response.
+    A number is another HTTP status that refuses. What has `error` alone is an error response.
     """
     recorder = Recorder(answer)
 
@@ -63,6 +63,8 @@ def http_server(answer: Answer) -> Iterator[Recorder]:
             if "id" not in message:
                 return self.reply(202, b"")
             result = recorder.answer(message["method"], message)
+            if isinstance(result, int):
+                return self.reply(result, b"")
             if result is None:
                 return self.reply(400, b"what is this?", "text/plain")
             told = result if result.keys() == {"error"} else {"result": result}
@@ -165,3 +167,19 @@ def test_the_error_of_a_server_that_speaks_neither_quotes_both_refusals(
         with pytest.raises(McpError, match="HTTP 400"):
             rye.execute("tool:mcp/servers/test")
         assert [method for method, _, _ in server.seen] == ["server/discover", "initialize"]
+
+
+def test_a_refusal_is_quoted_once_however_often_it_came(workspace: Workspace) -> None:
+    def refuse(method: str, message: dict[str, Any]) -> dict[str, Any] | int | None:
+        return 401 if method == "tools/call" else modern(method, message)
+
+    with http_server(refuse) as server, workspace.sync() as rye:
+        server_item(workspace, transport="http", url=server.url)
+        ref = pinned(workspace, rye)
+        for _ in range(2):
+            with pytest.raises(McpError) as refused:
+                rye.execute(ref)
+            assert refused.value.message == (
+                "The MCP server 'mcp/servers/test' refused the call with HTTP 401."
+            )
+            assert "rye mcp login mcp/servers/test" in refused.value.next_step

@@ -217,6 +217,8 @@ def test_a_bad_answer_is_an_error_that_says_so(workspace: Workspace, name: str, 
         NEVER.set()
     NEVER.clear()
     assert said.lower() in told.lower()
+    if said.startswith("HTTP"):
+        assert told.count(said) == 1
 
 
 def test_headers_do_not_follow_a_redirect_to_another_host(workspace: Workspace):

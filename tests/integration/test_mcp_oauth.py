@@ -213,10 +213,16 @@ def test_a_folder_of_tokens_is_closed_to_readers_and_of_no_use_where_others_writ
         rye.execute(ref)
     assert f"chmod 700 {folder}" in refused.value.next_step
     folder.chmod(0o700)
-    folder.rename(folder.with_name("elsewhere"))
-    folder.symlink_to(folder.with_name("elsewhere"))
-    with workspace.sync() as rye, pytest.raises(ConfigError, match="is a link"):
+    elsewhere = folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to(elsewhere)
+    with workspace.sync() as rye, pytest.raises(ConfigError, match="is a link") as refused:
         rye.execute(ref)
+    assert f"rm {folder}. " in refused.value.next_step
+    assert f"mv {elsewhere} {folder}. " in refused.value.next_step
+    folder.unlink()
+    elsewhere.rename(folder)
+    with workspace.sync() as rye:
+        assert rye.execute(ref).success
 
 
 def test_a_secret_goes_to_the_authorization_server_alone_that_it_is_for(

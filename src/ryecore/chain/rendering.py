@@ -64,12 +64,13 @@ def _render_data(data: object, said: str) -> StyledText:
         if data["return_code"] != 0:
             lines.append(f"exit code {data['return_code']}")
     else:
-        data = _without_error(data, said)
+        data, stderr = _without_error(data, said)
         lines = (
             []
             if data == {}
             else json.dumps(data, ensure_ascii=False, indent=2, default=str).splitlines()
         )
+        lines += [f"stderr: {line}" for line in stderr.splitlines()]
     for line in lines[:_MAX_DATA_LINES]:
         text.line(line if len(line) <= _MAX_LINE else line[:_MAX_LINE] + " …")
     if len(lines) > _MAX_DATA_LINES:
@@ -77,11 +78,13 @@ def _render_data(data: object, said: str) -> StyledText:
     return text
 
 
-def _without_error(data: object, said: str) -> object:
-    """Return what was returned without the fields that repeat the error."""
+def _without_error(data: object, said: str) -> tuple[object, str]:
+    """Return what was returned without what repeats the error, and what is on standard error."""
     if not said or not isinstance(data, Mapping):
-        return data
-    return {key: value for key, value in data.items() if not _repeats(key, value, said)}
+        return data, ""
+    rest = {key: value for key, value in data.items() if not _repeats(key, value, said)}
+    log = rest.pop("stderr", "") if isinstance(rest.get("stderr"), str) else ""
+    return rest, log
 
 
 def _repeats(key: object, value: object, said: str) -> bool:
@@ -94,6 +97,8 @@ def _repeats(key: object, value: object, said: str) -> bool:
             return value == "error"
         case "message":  # a refusal by a process of ryecore's
             return isinstance(value, str) and said.startswith(value.strip())
+        case "stderr":  # of an MCP server that died
+            return isinstance(value, str) and value in said
         case "next_step":  # shown below the error
             return isinstance(value, str)
         case "content":  # of an MCP tool: what it said is the error

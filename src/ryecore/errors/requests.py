@@ -112,10 +112,17 @@ class NotAvailableYet(InputError):
 
 
 class McpError(RyeError):
-    """An MCP server can't be reached, hung up, or sent an invalid response."""
+    """An MCP server can't be reached, hung up, or sent an invalid response.
+
+    Attributes:
+        server: The server's id; empty where none is known.
+        stderr: The last lines that it wrote to its standard error, at most 20, as the message
+            repeats them; empty for a server that isn't started here.
+    """
 
     error_type = "mcp"
     server: str
+    stderr: str = ""
 
 
 class McpToolChanged(McpError):

@@ -112,7 +112,7 @@ class _Client(httpx2.AsyncClient):
             )
             raise
         except McpError as problem:  # no authorization could be had
-            self._peer.add_output(f"The authorization failed: {problem.message}\n")
+            self._peer.note(f"The authorization failed: {problem.message}")
             response = httpx2.Response(401, request=request)
         if response.status_code >= 400:
             await self._note_refusal(response)
@@ -125,8 +125,7 @@ class _Client(httpx2.AsyncClient):
         status, request = response.status_code, response.request
         if status == 405 and request.method == "GET" and not self._is_sse:
             return  # as the protocol lets a server answer that sends no events of its own
-        refusal = f"HTTP {status} {response.reason_phrase}"
-        self._peer.add_output(refusal + "\n")
+        self._peer.note(f"HTTP {status}", f" {response.reason_phrase}")
         if status in (401, 403):
             from mcp.client.auth.utils import (  # noqa: PLC0415 - imports much, for refusals alone
                 extract_scope_from_www_auth,
@@ -144,7 +143,7 @@ class _Client(httpx2.AsyncClient):
         elif status in (401, 403) or (self._is_sse and status < 500):
             self._peer.pending.mark_refused(number, status)
         if self._is_sse:  # its transport would wait for a response for ever
-            self._peer.fail(f"refused a message ({refusal})")
+            self._peer.fail(f"refused a message (HTTP {status} {response.reason_phrase})")
 
 
 def _credentials_step(status: int, server: HttpServer, name: str, scope: str = "") -> str:

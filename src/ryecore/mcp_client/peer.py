@@ -8,7 +8,7 @@ by the context of the task that sends it.
 """
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
@@ -16,10 +16,10 @@ from typing import Final
 import anyio
 from attrs import define, field
 
-from ryecore.display.sanitize import shorten
+from ryecore.display.sanitize import escape_controls, shorten
 from ryecore.errors import McpError
 
-__all__ = ["MAX_MESSAGE_BYTES", "Peer", "PendingRequest", "PendingRequests"]
+__all__ = ["MAX_MESSAGE_BYTES", "Output", "Peer", "PendingRequest", "PendingRequests"]
 
 
 @define(eq=False)
@@ -88,16 +88,47 @@ MAX_MESSAGE_BYTES: Final = 15 * 1024 * 1024
 
 _MAX_UNREQUESTED: Final = 10_000
 _MAX_OUTPUT_CHARS: Final = 4096
+_MAX_LINES: Final = 20
 _MIN_SECRET: Final = 6
 _AT_FAULT_STEP: Final = "Update the server, or tell whoever maintains it."
 
 
-@define
+class Output:
+    """The end of what a server writes beside the protocol, such as its standard error.
+
+    Args:
+        peer: The server.
+    """
+
+    def __init__(self, peer: "Peer") -> None:
+        self._peer = peer
+        self._text = ""
+
+    def add(self, text: str) -> None:
+        """Add what came last."""
+        # Secrets go first: the rest of a secret that was cut in two would not be recognised.
+        self._text = self._peer.without_secrets(self._text + text)[-_MAX_OUTPUT_CHARS:]
+
+    def last_lines(self, most: int = _MAX_LINES) -> str:
+        """Return the last lines so far, harmless for a terminal."""
+        self._peer.drain()
+        return escape_controls("\n".join(self._text.strip().splitlines()[-most:]), keep="\n\t")
+
+    def clear(self) -> None:
+        """Forget it."""
+        self._text = ""
+
+
+def _nothing() -> None:
+    """Read nothing: only a process has output."""
+
+
+@define(eq=False)
 class Peer:
     """The server at the other end of a connection.
 
     `broken` is set once it can't be used any more, with `problem` and `next_step` to say why.
-    Errors leave out the `secrets`.
+    Errors leave out the `secrets`. `drain` reads what it has written beside the protocol already.
     """
 
     name: str
@@ -106,8 +137,13 @@ class Peer:
     problem: str = ""
     next_step: str = ""
     pending: PendingRequests = field(factory=PendingRequests)
-    _output: str = ""
+    drain: Callable[[], None] = _nothing
+    _outputs: list[Output] = field(init=False, factory=list)
+    _notes: dict[str, str] = field(init=False, factory=dict)
     _unrequested: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self._outputs.append(Output(self))
 
     def fail(self, problem: str, next_step: str = "") -> None:
         """Mark it as unusable; the first problem counts."""
@@ -118,12 +154,28 @@ class Peer:
 
     def add_output(self, text: str) -> None:
         """Keep the end of what it writes beside the protocol, such as its standard error."""
-        # Secrets go first: the rest of a secret that was cut in two would not be recognised.
-        self._output = self.without_secrets(self._output + text)[-_MAX_OUTPUT_CHARS:]
+        for output in self._outputs:
+            output.add(text)
+
+    @contextmanager
+    def collecting(self) -> Iterator[Output]:
+        """Collect what it writes beside the protocol while the block runs."""
+        self.drain()
+        output = Output(self)
+        self._outputs.append(output)
+        try:
+            yield output
+        finally:
+            self._outputs.remove(output)
+
+    def note(self, brief: str, more: str = "") -> None:
+        """Note what it answered, for errors; those whose problem says the brief leave it out."""
+        self._notes[brief] = more
 
     def forget_output(self) -> None:
-        """Forget what it wrote, such as a refusal that was expected."""
-        self._output = ""
+        """Forget what it wrote, and what was noted, such as a refusal that was expected."""
+        self._outputs[0].clear()
+        self._notes.clear()
 
     def note_response(self) -> None:
         """Note that it sent a response."""
@@ -139,13 +191,17 @@ class Peer:
 
     def error(self, problem: str, next_step: str = "") -> McpError:
         """Return an error about it, with the end of its output and without its secrets."""
-        said = self._output.strip()
+        output = self._outputs[0]
+        notes = [f"{brief}{more}" for brief, more in self._notes.items() if brief not in problem]
+        said = "\n".join(filter(None, [*notes, output.last_lines(_MAX_OUTPUT_CHARS)]))
         problem = shorten(self.without_secrets(problem))
         text = f"The MCP server '{self.name}' {problem}." + (f" It said: {said}" if said else "")
+        stderr = output.last_lines()
         return McpError(
             self.without_secrets(text),
             next_step=next_step or self.next_step or _AT_FAULT_STEP,
             server=self.name,
+            **({"stderr": stderr} if stderr else {}),
         )
 
     def without_secrets(self, text: str) -> str:

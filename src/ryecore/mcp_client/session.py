@@ -45,7 +45,7 @@ from ryecore.mcp_client.exchange import (
     await_response,
     reason_of,
 )
-from ryecore.mcp_client.peer import Peer, PendingRequest
+from ryecore.mcp_client.peer import Output, Peer, PendingRequest
 from ryecore.mcp_client.pins import PinnedTool, ToolDeclaration, check_pin
 from ryecore.mcp_client.questions import Questions, answer_questions
 from ryecore.mcp_client.stdio import connect_process
@@ -185,7 +185,7 @@ class ServerSession:
         check_pin(tool, {name: declaration_of(one) for name, one in listed.items()})
         offered = listed[tool.declaration.name]
         await begin()
-        with self._peer.pending.track() as request:
+        with self._peer.pending.track() as request, self._peer.collecting() as output:
             try:
                 with self._questions.of(line) as options:
                     result = await await_response(
@@ -198,11 +198,11 @@ class ServerSession:
                 spoilt = self._peer.error(f"{self._peer.problem}; {_UNKNOWN_EFFECT}")
                 return _broken_off(str(spoilt))
             except MCPError as error:
-                return self._failed(error, request)
+                return self._failed(error, request, output)
             except MALFORMED_RESPONSE as problem:
                 spoilt = self._peer.error(f"answered badly: {reason_of(problem)}")
                 return _broken_off(str(spoilt))
-        return _document(result)
+            return _document(result, output)
 
     async def _call(
         self, tool: Tool, arguments: Mapping[str, Any], options: Mapping[str, Any]
@@ -230,7 +230,9 @@ class ServerSession:
             return await self._tasks.finish(result, name, self._timeout_s)
         return cast("CallToolResult", result)
 
-    def _failed(self, error: MCPError, request: PendingRequest) -> dict[str, object]:
+    def _failed(
+        self, error: MCPError, request: PendingRequest, output: Output
+    ) -> dict[str, object]:
         """Return the document of a call that was answered with an error.
 
         An McpError means that the server refused it without reading it.
@@ -240,8 +242,8 @@ class ServerSession:
         message = shorten(self._peer.without_secrets(error.error.message))
         self.may_hang |= error.error.code == REQUEST_TIMEOUT
         if error.error.code == REQUEST_TIMEOUT or isinstance(error, TaskLost):
-            return _broken_off(f"{message}: {_UNKNOWN_EFFECT}.")
-        return {"success": False, "error": message}
+            return _broken_off(f"{message}: {_UNKNOWN_EFFECT}.") | _stderr(output)
+        return {"success": False, "error": message} | _stderr(output)
 
     async def answers_ping(self) -> bool:
         """Return whether the server answers a ping within 2 s."""
@@ -279,7 +281,13 @@ def _broken_off(error: str) -> dict[str, object]:
     return {"success": False, "error": error, "effect_unknown": True}
 
 
-def _document(result: CallToolResult) -> dict[str, object]:
+def _stderr(output: Output) -> dict[str, str]:
+    """Return what a server wrote to its standard error during a call that failed, if anything."""
+    text = output.last_lines()
+    return {"stderr": text} if text else {}
+
+
+def _document(result: CallToolResult, output: Output) -> dict[str, object]:
     content = [part.model_dump(mode="json", by_alias=True, exclude_none=True)
                for part in result.content]  # fmt: skip
     document: dict[str, object] = {"success": not result.is_error}
@@ -288,6 +296,7 @@ def _document(result: CallToolResult) -> dict[str, object]:
         document["error"] = (
             shorten("\n".join(texts)) or "The tool reported a failure without a reason."
         )
+        document |= _stderr(output)
     if result.structured_content is not None:
         document["structured_content"] = result.structured_content
     return _as_json({**document, "content": content})

@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final
 
 import anyio
@@ -36,6 +37,7 @@ Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], TrackedSt
 """The streams of a session: what it reads from, and what it writes to."""
 
 _CHUNK_BYTES: Final = 64 * 1024
+_MAX_DRAINED: Final = 16
 _GRACE_S: Final = 1.0
 _MAX_SHOWN_CHARS: Final = 200
 
@@ -50,6 +52,7 @@ async def connect_process(
     leads a group of its own, which may be signalled.
     """
     stdin, stdout, stderr = (_unblocked(one) for one in _pipes(process))
+    drain, peer.drain = peer.drain, partial(_drain, stderr, peer)
     to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     to_server, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     async with anyio.create_task_group() as pumps:
@@ -61,6 +64,11 @@ async def connect_process(
         finally:
             with anyio.CancelScope(shield=True):
                 await _end(process, leads_group=leads_group)
+            peer.drain()
+            peer.drain = drain  # before another file has this descriptor
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
             pumps.cancel_scope.cancel()
             for stream in (to_session, from_server, to_server, from_session):
                 stream.close()
@@ -164,6 +172,15 @@ async def _read_errors(stderr: int, peer: Peer) -> None:
         peer.add_output(chunk.decode(errors="replace"))
 
 
+def _drain(stderr: int, peer: Peer) -> None:
+    """Read what a server has written to its standard error, as far as a pipe holds that."""
+    with suppress(BlockingIOError):
+        for _ in range(_MAX_DRAINED):
+            if not (chunk := os.read(stderr, _CHUNK_BYTES)):
+                return
+            peer.add_output(chunk.decode(errors="replace"))
+
+
 async def _write_messages(
     stdin: int, from_session: MemoryObjectReceiveStream[SessionMessage], peer: Peer
 ) -> None:
@@ -198,9 +215,6 @@ async def _end(process: subprocess.Popen[bytes], *, leads_group: bool) -> None:
         if not await _ended_within(process, _GRACE_S):
             process.kill()
             await _ended_within(process, _GRACE_S)
-    for stream in (process.stdout, process.stderr):
-        if stream is not None:
-            stream.close()
 
 
 async def _ended_within(process: subprocess.Popen[bytes], time_s: float) -> bool:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -155,7 +156,16 @@ class TokenFile:
     @property
     def _folder_step(self) -> str:
         folder = self.path.parent
-        return f"Look at what is in {folder}, then: chown $USER {folder}; chmod 700 {folder}"
+        shown, login = shlex.quote(str(folder)), "log in again: rye mcp login SERVER"
+        if folder.is_symlink():
+            target = shlex.quote(os.path.realpath(folder))
+            return (
+                f"Remove the link: rm {shown}. If it is yours, move its folder there: mv {target} "
+                f"{shown}. Else {login}"
+            )
+        if not folder.is_dir():
+            return f"Remove it, and {login}"
+        return f"Look at what is in {shown}, then: chown $USER {shown}; chmod 700 {shown}"
 
     def _unusable(self, problem: str, next_step: str = "") -> ConfigError:
         return ConfigError(
@@ -204,7 +214,8 @@ def check_private(folder: Path) -> None:
     try:
         descriptor = os.open(folder, flags)
     except NotADirectoryError:
-        raise PermissionError(errno.EACCES, f"{folder} is not a folder, or is a link") from None
+        what = "a link" if folder.is_symlink() else "not a folder"
+        raise PermissionError(errno.EACCES, f"{folder} is {what}") from None
     try:
         status = os.fstat(descriptor)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:

@@ -26,6 +26,7 @@ which another server may take the call; Q: a question to the host; Y: its answer
 START_STEP: Final = "Start the server by hand, as its item says, and see what it says."
 """The next step where a server, or its connector, ended."""
 
+_FACTS: Final = ("server", "tool", "stderr")
 _HEADER_BYTES: Final = 9
 _CHUNK_BYTES: Final = 256 * 1024
 _ERRORS: Final[Mapping[str, type[RyeError]]] = {
@@ -90,7 +91,7 @@ def error_document(error: RyeError) -> dict[str, object]:
 
     By hand: importing cattrs would take 12 ms of each call of a cold server.
     """
-    facts = {name: error.facts[name] for name in ("server", "tool") if name in error.facts}
+    facts = {name: error.facts[name] for name in _FACTS if name in error.facts}
     difference = error.facts.get("difference")
     if isinstance(difference, tuple):
         facts["difference"] = list(cast("tuple[str, ...]", difference))
@@ -108,9 +109,7 @@ def load_error(payload: bytes) -> RyeError:
     """Read an error from the document of another process."""
     document: dict[str, Any] = json.loads(payload)
     kind = _ERRORS.get(str(document.get("error_type")), McpError)
-    facts: dict[str, object] = {
-        name: document[name] for name in ("server", "tool") if name in document
-    }
+    facts: dict[str, object] = {name: document[name] for name in _FACTS if name in document}
     if "difference" in document:
         facts["difference"] = tuple(document["difference"])
     return kind(str(document.get("message")), next_step=str(document.get("next_step", "")), **facts)

@@ -38,7 +38,7 @@ FIRST_WITH_STRUCTURE: Final = "2025-06-18"
 """The first version of the protocol with structured content and links; versions are dates."""
 _FIRST_WITH_AUDIO: Final = "2025-03-26"
 _ENVELOPE: Final = frozenset(
-    {"success", "content", "structured_content", "error", "pinned", "effect_unknown"}
+    {"success", "content", "structured_content", "error", "stderr", "pinned", "effect_unknown"}
 )
 _BLOCKS: Final[TypeAdapter[list[ContentBlock]]] = TypeAdapter(list[ContentBlock])
 
