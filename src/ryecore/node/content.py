@@ -21,14 +21,14 @@ from ryecore.node.files import (
     cost_of,
     is_older,
     list_files,
-    size_of_tree,
     sync_file,
     sync_file_system,
-    write_at,
     write_new,
     write_synced,
 )
-from ryecore.node.problems import disk_full, disk_problems, refusal
+from ryecore.node.partial_objects import PartialObjects, cost_of_part
+from ryecore.node.problems import disk_problems, refusal
+from ryecore.node.quota import Quota
 from ryecore.remote.protocol.models import Missing, StoredAnswer
 from ryecore.remote.protocol.pieces import Piece
 from ryecore.remote.protocol.snapshots import Snapshot
@@ -37,11 +37,9 @@ __all__ = ["CallerContent", "NodeContent"]
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _CHUNK_BYTES: Final = 1024 * 1024
-_MAX_HASHED: Final = 64
 _SYNCED_EACH: Final = 4
 """Up to so many new objects are synced each, more of them with their whole file system."""
 
-_TEMPORARY: Final = "new."
 _TOUCHED_AT_MOST_EACH_S: Final = 60
 
 
@@ -90,7 +88,7 @@ class NodeContent:
             self._open.pop(fingerprint, None)
 
 
-class CallerContent:
+class CallerContent(Quota):
     """The objects and snapshots of one caller. Its methods wait for the disk; any thread may call.
 
     Attributes:
@@ -107,62 +105,21 @@ class CallerContent:
         max_object_bytes: int = 2**50,
         min_free_bytes: int = 0,
     ) -> None:
-        self.folder = folder
-        self.max_bytes = max_bytes
+        super().__init__(folder, max_bytes, min_free_bytes)
         self.lock = RLock()
         self._max_object_bytes = max_object_bytes
-        self._min_free_bytes = min_free_bytes
         self._objects = folder / "objects"
-        self._partial = folder / "partial"
         self._snapshots = folder / "snapshots"
-        for one in (self._objects, self._partial, self._snapshots):
+        partial = folder / "partial"
+        for one in (self._objects, partial, self._snapshots):
             one.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for left in self._partial.glob(f"{_TEMPORARY}*"):  # of a node that died
-            left.unlink(missing_ok=True)
-        self._used_bytes: int | None = None
-        self._counting = RLock()  # not held while files are written: the event loop counts
+        self._partial = PartialObjects(partial, self)
         self._complete: BoundedDict[str, Snapshot] = BoundedDict(32)
-        # The hash of each partial object so far, which would else be read again for each piece.
-        self._hashes: BoundedDict[str, tuple[int, hashlib._Hash]] = BoundedDict(_MAX_HASHED)
 
     @property
     def is_there(self) -> bool:
         """Whether nobody has removed its folder."""
-        return os.path.exists(self._partial) and os.path.exists(self._snapshots)
-
-    @property
-    def used_bytes(self) -> int:
-        """The bytes of all that is kept for the caller, spaces and runs included."""
-        if self._used_bytes is None:
-            with self._counting:
-                if self._used_bytes is None:
-                    self._used_bytes = size_of_tree(self.folder)
-        return self._used_bytes
-
-    def charge(self, size_bytes: int) -> None:
-        """Count bytes that are about to be written, or were removed, where negative.
-
-        Raises:
-            NodeProblem: `no_room`: the caller's quota or the disk is full.
-        """
-        used = self.used_bytes
-        if size_bytes > 0:
-            if used + size_bytes > self.max_bytes:
-                raise refusal(
-                    "no_room",
-                    f"Your quota of {self.max_bytes:,} bytes is used up.",
-                    detail=f"{used:,} bytes are kept, and {size_bytes:,} more are needed.",
-                    next_step="Push less, or ask the node's operator for a larger quota.",
-                )
-            room = os.statvfs(self.folder)
-            if room.f_bavail * room.f_frsize - size_bytes < self._min_free_bytes:
-                raise disk_full()
-        self.count(size_bytes)
-
-    def count(self, size_bytes: int) -> None:
-        """Count bytes that are kept, or were removed, where negative, whatever the quota is."""
-        with self._counting:
-            self._used_bytes = self.used_bytes + size_bytes
+        return os.path.exists(self._partial.folder) and os.path.exists(self._snapshots)
 
     # Snapshots
 
@@ -180,7 +137,7 @@ class CallerContent:
             missing = self._missing(snapshot)
             needed = {one.sha256: one.size_bytes for one in snapshot.files}
             lacking = sum(
-                cost_of(needed[one.sha256]) - _cost_of_part(one.have_bytes) for one in missing
+                cost_of(needed[one.sha256]) - cost_of_part(one.have_bytes) for one in missing
             )
             path, content = self._snapshots / snapshot.id, snapshot.to_bytes()
             if path.exists():
@@ -223,7 +180,7 @@ class CallerContent:
             if size is None:
                 if size_bytes > self._max_object_bytes:
                     raise self._too_large(size_bytes)
-                missing.append(Missing(sha256, self._partial_bytes(sha256, size_bytes)))
+                missing.append(Missing(sha256, self._partial.length_of(sha256, size_bytes)))
             elif size != size_bytes:
                 raise refusal("invalid", f"The object {sha256} has {size} bytes.")
         return tuple(missing)
@@ -249,16 +206,13 @@ class CallerContent:
             kept = list_files(self._snapshots)
             named = {one.sha256 for path in kept for one in self._read_snapshot(path).files}
             is_empty = not kept
-            for path in (*list_files(self._partial), *list_files(self._objects)):
+            for path in (*list_files(self._partial.folder), *list_files(self._objects)):
                 if path.name not in named and is_older(path, unused_since_s):
-                    self._hashes.pop(path.name, None)
+                    self._partial.forget(path.name)
                     path.unlink(missing_ok=True)
                 else:
                     is_empty = False
-            before = self.used_bytes
-            found = size_of_tree(self.folder) + database_bytes
-            with self._counting:  # with what was counted meanwhile
-                self._used_bytes = found + self.used_bytes - before
+            self.count_anew(database_bytes)
             return is_empty
 
     # Objects
@@ -329,7 +283,7 @@ class CallerContent:
         Raises:
             NodeProblem: `no_room`: the caller's quota or the disk is full.
         """
-        temporary, digest = self._temporary(), hashlib.sha256()
+        temporary, digest = self._partial.new_path(), hashlib.sha256()
         size, charged = 0, cost_of(0)
         self.charge(charged)
         with disk_problems():
@@ -363,14 +317,14 @@ class CallerContent:
             raise refusal("invalid", "A piece isn't a part of its object.")
         if self._is_kept(sha256):
             return None
-        have = self._partial_bytes(sha256, size)
+        have = self._partial.length_of(sha256, size)
         if piece.offset != have or (size and not content):
             return have
         if piece.offset == 0 and end == size:
             if hashlib.sha256(content).hexdigest() != sha256:
                 return 0
             self.charge(cost_of(size))
-            temporary = self._temporary()
+            temporary = self._partial.new_path()
             try:
                 write_new(temporary, content, is_synced=False)
             except BaseException:
@@ -378,62 +332,11 @@ class CallerContent:
                 raise
             whole[sha256] = temporary
             return None
-        self.charge(cost_of(end) - _cost_of_part(have))
-        now = self._append(sha256, have, size, content)
+        self.charge(cost_of(end) - cost_of_part(have))
+        now = self._partial.append(sha256, have, size, content)
         if now is None:
-            whole[sha256] = self._partial / sha256
+            whole[sha256] = self._partial.folder / sha256
         return now
-
-    def _append(self, sha256: str, have: int, size: int, content: memoryview | bytes) -> int | None:
-        """Append to a partial object. Returns its length; None once it is whole."""
-        path = self._partial / sha256
-        digest = self._hash_so_far(sha256, have)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            try:
-                write_at(descriptor, content, have)
-            except OSError:
-                self._hashes.pop(sha256, None)
-                os.ftruncate(descriptor, have)
-                self.charge(_cost_of_part(have) - cost_of(have + len(content)))
-                raise
-            digest.update(content)
-            have += len(content)
-            self._hashes[sha256] = (have, digest)
-        finally:
-            os.close(descriptor)
-        if have < size:
-            return have
-        self._hashes.pop(sha256, None)
-        if digest.hexdigest() == sha256:
-            return None
-        path.unlink()
-        self.charge(-cost_of(size))
-        return 0
-
-    def _hash_so_far(self, sha256: str, have: int) -> "hashlib._Hash":
-        known = self._hashes.get(sha256)
-        if known is not None and known[0] == have:
-            return known[1]
-        digest = hashlib.sha256()
-        if have:
-            with (self._partial / sha256).open("rb") as file:
-                while chunk := file.read(_CHUNK_BYTES):
-                    digest.update(chunk)
-        return digest
-
-    def _partial_bytes(self, sha256: str, size: int) -> int:
-        """Return the length of the beginning of an object that is here."""
-        path = self._partial / sha256
-        try:
-            have = os.stat(path).st_size
-        except FileNotFoundError:
-            return 0
-        if have < size:
-            return have
-        path.unlink()  # the node died before it could be kept
-        self.charge(-cost_of(have))
-        return 0
 
     def _is_kept(self, sha256: str) -> bool:
         path = self.path_of(sha256)
@@ -450,7 +353,7 @@ class CallerContent:
         """
         try:
             if len(whole) > _SYNCED_EACH:
-                sync_file_system(self._partial)
+                sync_file_system(self._partial.folder)
             else:
                 for path in whole.values():
                     sync_file(path)
@@ -468,9 +371,6 @@ class CallerContent:
                 place.parent.mkdir(0o700)
                 path.rename(place)
 
-    def _temporary(self) -> Path:
-        return self._partial / f"{_TEMPORARY}{os.urandom(8).hex()}"
-
     def _touch(self, path: str | Path) -> None:
         """Note that something was used, for the upkeep."""
         with suppress(OSError):
@@ -484,11 +384,6 @@ class CallerContent:
             detail=f"It takes {self._max_object_bytes:,} bytes.",
             next_step="Leave the file out of push.include, or ask the node's operator.",
         )
-
-
-def _cost_of_part(have_bytes: int) -> int:
-    """Return what the beginning of an object takes; nothing where there is none."""
-    return cost_of(have_bytes) if have_bytes else 0
 
 
 def _chunks(content: bytes | Path | Iterator[bytes]) -> Iterator[bytes]:
