@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,11 @@ SAID = {"content": [{"type": "text", "text": "said"}]}
 EXTENSION = {"io.modelcontextprotocol/tasks": {}}
 ERROR = {"code": -32603, "message": "it broke"}
 
+ASKED = {
+    "method": "elicitation/create",
+    "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}},
+}
+
 Get = Callable[[int], dict[str, Any] | None]
 
 
@@ -31,6 +36,9 @@ def task(task_id: str = "t", status: str = "working", **more: Any) -> dict[str, 
     told = {"taskId": task_id, "status": status, "createdAt": when, "lastUpdatedAt": when}
     pauses = {"ttl": None, "ttlMs": None, "pollInterval": 50, "pollIntervalMs": 50}
     return {**told, **pauses, **more}
+
+
+ASKING = task(status="input_required", inputRequests={"k": ASKED})
 
 
 class Modern:
@@ -47,9 +55,10 @@ class Modern:
     ) -> None:
         self.call = {"resultType": "task", **created}
         self.get, self.cancel = get, cancel
+        self.update: Callable[[Mapping[str, Any]], Any] = lambda _: MODERN
         self.asked: list[str] = []
 
-    def __call__(self, method: str, _: Mapping[str, Any]) -> dict[str, Any] | None:
+    def __call__(self, method: str, message: Mapping[str, Any]) -> dict[str, Any] | int | None:
         self.asked.append(method)
         match method:
             case "server/discover":
@@ -65,6 +74,9 @@ class Modern:
             case "tasks/cancel":
                 answer: dict[str, Any] | None = self.cancel()
                 return answer
+            case "tasks/update":
+                taken: dict[str, Any] | int | None = self.update(message["params"])
+                return taken
         return None
 
 
@@ -94,9 +106,15 @@ def legacy(get: Get, result: Callable[[int], dict[str, Any] | None]) -> Any:
     return answer
 
 
-def call(workspace: Workspace, server: Any, **config: Any) -> ExecutionResult:
-    with http_server(server) as recorder, workspace.sync() as rye:
-        server_item(workspace, transport="http", url=recorder.url, **config)
+def call(
+    workspace: Workspace, server: Any, *, ask: Any = None, may_ask: Sequence[str] = ()
+) -> ExecutionResult:
+    with http_server(server) as recorder, workspace.sync(ask=ask) as rye:
+        config = {"transport": "http", "url": recorder.url}
+        workspace.yaml(
+            "mcp/servers/test", executor_id=None, tool_type="mcp_server", may_ask=list(may_ask),
+            config=config,
+        )  # fmt: skip
         return rye.execute(pinned(workspace, rye))
 
 
@@ -118,9 +136,7 @@ def test_a_task_that_has_ended_as_it_is_created_is_asked_for_its_result(
     [
         (task(), lambda _: None),
         (task(ttlMs=0), lambda _: task(ttlMs=0)),
-        (task(), lambda _: task(status="input_required", inputRequests={
-            "k": {"method": "elicitation/create", "params": {
-                "message": "?", "requestedSchema": {"type": "object", "properties": {}}}}})),
+        (task(), lambda _: ASKING),
         (task("x" * 100_000), lambda _: task()),
     ],
     ids=["gone", "kept-too-short", "unanswerable", "endless-id"],
@@ -159,6 +175,46 @@ def test_a_result_of_2025_that_never_comes_leaves_its_effect_unknown(workspace: 
     done = call(workspace, legacy(lambda _: task(status="completed"), lambda _: None))
     assert not done.success
     assert done.effect_unknown
+
+
+@pytest.mark.parametrize(
+    "refusal", [503, {"error": ERROR}, {"error": {"code": -32602, "message": "not now"}}],
+    ids=["gateway", "error", "refusal"],
+)  # fmt: skip
+def test_an_answer_that_does_not_arrive_is_sent_again_and_not_asked_for_again(
+    workspace: Workspace, refusal: Any
+) -> None:
+    sent: list[Mapping[str, Any]] = []
+    asked: list[Any] = []
+
+    def update(params: Mapping[str, Any]) -> Any:
+        sent.append(params["inputResponses"])
+        return refusal if len(sent) == 1 else MODERN
+
+    async def ask(question: Any, /) -> Mapping[str, object]:
+        asked.append(question)
+        return {"action": "accept", "content": {"name": "Ada"}}
+
+    ended = task(status="completed", result=SAID)
+    server = Modern(task(), lambda _: ended if len(sent) == 2 else ASKING)
+    server.update = update
+    done = call(workspace, server, ask=ask, may_ask=["elicit"])
+    assert done.success, done.error
+    assert "tasks/cancel" not in server.asked
+    assert len(asked) == 1
+    assert sent == [{"k": {"action": "accept", "content": {"name": "Ada"}}}] * 2
+
+
+def test_answers_that_never_arrive_leave_the_effect_unknown(workspace: Workspace) -> None:
+    async def ask(_: Any, /) -> Mapping[str, object]:
+        return {"action": "decline"}
+
+    server = Modern(task(), lambda _: ASKING)
+    server.update = lambda _: None
+    done = call(workspace, server, ask=ask, may_ask=["elicit"])
+    assert done.effect_unknown
+    assert server.asked.count("tasks/update") == 6
+    assert server.asked[-1] == "tasks/cancel"
 
 
 def leave(workspace: Workspace, server: Modern, url: str, count: int) -> None:

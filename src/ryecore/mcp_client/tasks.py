@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
+from attrs import define, field
 from mcp.client.extension import ClaimContext, ResultClaim
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.shared.exceptions import MCPError
@@ -230,7 +231,7 @@ class TaskCalls:
                 return
 
     async def _follow(self, task: _Task, task_id: str) -> CallToolResult:
-        answered: set[str] = set()
+        answers = _Answers()
         told, began, changes = "", anyio.current_time(), 0
         polls, results = _Faults(), _Faults()
         while not task.has_ended:
@@ -239,7 +240,7 @@ class TaskCalls:
                 await self._questions.progress(changes, None, told)
             if task.status == "input_required":
                 if self._is_modern:
-                    await self._answer(task, task_id, answered)
+                    await self._answer(task, task_id, answers)
                 elif result := await self._legacy_result(task_id, results):
                     return result  # it asked by the request for it, and then ended
             if task.ttl_s is not None and anyio.current_time() - began > task.ttl_s:
@@ -288,20 +289,31 @@ class TaskCalls:
     async def _result(self, task_id: str) -> CallToolResult:
         return await self._client.send_request(_request("tasks/result", task_id), CallToolResult)
 
-    async def _answer(self, task: _Task, task_id: str, answered: set[str]) -> None:
-        """Answer the requests of a task, each once."""
+    async def _answer(self, task: _Task, task_id: str, answers: "_Answers") -> None:
+        """Answer the requests of a task, each once; an answer that doesn't arrive is sent again.
+
+        By the next poll, as that says whether the request is still open: a server ignores what
+        answers nothing that is.
+        """
         requests = _REQUESTS.validate_python(task.input_requests or {}, by_name=False)
         for key, wanted in requests.items():
-            if key in answered:
+            if key in answers.taken:
                 continue
-            answered.add(key)
-            context = ClientRequestContext(session=self._client, request_id=key)
-            answer = await self._client.dispatch_input_request(context, wanted)
-            if isinstance(answer, ErrorData):
-                raise MCPError.from_error_data(answer)
-            params = _UpdateParams(task_id=task_id, input_responses={key: answer})
+            if key not in answers.given:
+                context = ClientRequestContext(session=self._client, request_id=key)
+                answer = await self._client.dispatch_input_request(context, wanted)
+                if isinstance(answer, ErrorData):
+                    raise MCPError.from_error_data(answer)
+                answers.given[key] = answer
+            params = _UpdateParams(task_id=task_id, input_responses={key: answers.given[key]})
             request = _UpdateRequest(method="tasks/update", params=params)
-            await self._client.send_request(request, EmptyResult)
+            try:
+                await self._client.send_request(request, EmptyResult)
+            except MCPError as error:
+                answers.faults.count(error)  # it may have ended meanwhile: the next poll says
+                return
+            answers.taken.add(key)
+            answers.faults = _Faults()
 
     async def _get(self, task_id: str) -> _Task:
         return await self._client.send_request(_request("tasks/get", task_id), _Task)
@@ -337,9 +349,24 @@ class _Faults:
 
     def note(self, error: MCPError) -> None:
         """Count an error, and raise it where it is one too many, or says that there is no task."""
-        self._count += 1
-        if error.error.code in _FINAL or self._count > _MAX_FAULTS:
+        if error.error.code in _FINAL:
             raise error
+        self.count(error)
+
+    def count(self, error: MCPError) -> None:
+        """Count an error, and raise it where it is one too many."""
+        self._count += 1
+        if self._count > _MAX_FAULTS:
+            raise error
+
+
+@define(eq=False)
+class _Answers:
+    """The answers to what a task asks, by key, and those that the server has taken."""
+
+    given: InputResponses = field(factory=dict)
+    taken: set[str] = field(factory=set)
+    faults: _Faults = field(factory=_Faults)
 
 
 def _request(method: str, task_id: str) -> _TaskRequest:
