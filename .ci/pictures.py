@@ -83,7 +83,10 @@ def _draw(project: Path) -> Iterator[tuple[str, str]]:
         for items in ("tool:acme/*", "tool:shop/*", "directive:sea/*"):
             rye.sign(items)
         traced = rye.trace("tool:acme/greet")
-        yield "chain.svg", to_svg(chain_picture(traced.chain, traced.events))
+        yield (
+            "chain.svg",
+            to_svg(chain_picture(traced.chain.elements, traced.chain.links, traced.events)),
+        )
         yield "graph-day.svg", to_svg(graph_picture(rye.graphs.load("tool:shop/day")))
         days = {"days": ["monday", "sunday", "tuesday"]}
         ran = rye.graphs.run("tool:shop/week", days)

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from ryecore.calls import rye_fetch as rye_fetch
     from ryecore.calls import rye_sign as rye_sign
     from ryecore.chain.builder import MAX_CHAIN_DEPTH as MAX_CHAIN_DEPTH
+    from ryecore.chain.elements import ChainElement as ChainElement
     from ryecore.chain.model import Chain as Chain
-    from ryecore.chain.model import ChainElement as ChainElement
     from ryecore.chain.model import ExecutionPlan as ExecutionPlan
     from ryecore.chain.model import ExecutionResult as ExecutionResult
     from ryecore.chain.primitives import PRIMITIVE_MAP as PRIMITIVE_MAP

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ryecore.chain.model import Chain, ChainElement, Link, ValidChain
+from ryecore.chain.elements import ChainElement, Link
+from ryecore.chain.model import Chain, ValidChain
 from ryecore.chain.spec import ElementSpec, EnvSpec, VersionRange, read_spec
 from ryecore.chain.trace import Remembered, Trace
 from ryecore.convert.lines import quoted

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from ryecore.chain.model import Chain, ChainElement
+from ryecore.chain.elements import ChainElement
+from ryecore.chain.model import Chain
 from ryecore.chain.plan import merge_configs
 from ryecore.chain.templating import as_text, with_unknown_parts
 from ryecore.display.sanitize import warn

@@ -12,8 +12,9 @@ from typing import Literal
 from attrs import field
 
 from ryecore.chain.dotenv import Dotenv, DotenvReader
+from ryecore.chain.elements import ChainElement
 from ryecore.chain.interpreters import Interpreters
-from ryecore.chain.model import Chain, ChainElement
+from ryecore.chain.model import Chain
 from ryecore.chain.templating import ConfigTemplate
 from ryecore.chain.trace import Trace
 from ryecore.errors import ConfigError, InputError

@@ -14,7 +14,8 @@ from attrs import evolve
 
 from ryecore.chain.arguments import FORK_POINT
 from ryecore.chain.dependencies import Dependencies
-from ryecore.chain.model import Chain, ChainElement, Deps, WarmTemplate
+from ryecore.chain.elements import ChainElement
+from ryecore.chain.model import Chain, Deps, WarmTemplate
 from ryecore.chain.plan import merge_configs, placeholder_names
 from ryecore.chain.spec import AnchorSpec, VerifyDepsSpec, WarmSpec
 from ryecore.chain.templating import ConfigTemplate, as_text, count_of

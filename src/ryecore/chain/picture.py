@@ -8,31 +8,31 @@ from ryecore.display.picture import Box, BoxStatus, Line, Picture
 from ryecore.display.text import counted
 
 if TYPE_CHECKING:
-    from ryecore.chain.model import Chain, ChainElement
+    from ryecore.chain.elements import ChainElement, Link
 
 __all__ = ["chain_picture"]
 
 
 def chain_picture(
-    chain: "Chain",
+    elements: "Sequence[ChainElement]",
+    links: "Sequence[Link]",
     events: Iterable[Mapping[str, Any]] = (),
     *,
     status: BoxStatus = "",
 ) -> Picture:
-    """Draw a chain: the tool, its runtimes, and the primitive that runs them.
+    """Draw a chain: the tool, its runtimes, the primitive that runs them, and the items they name.
 
     The events of its trace tell what each element shadows, and which files beside the tool it may
     import. The status is that of its tool's execution; empty where nothing ran.
     """
     boxes: list[Box] = []
     lines: list[Line] = []
-    elements = chain.elements
     for at, element in enumerate(elements):
         boxes.append(_element(str(at), element, status if at == 0 else ""))
         if at:
             lines.append(Line(str(at - 1), str(at), is_taken=bool(status)))
     places = {element.item_id: str(at) for at, element in enumerate(elements)}
-    for at, link in enumerate(chain.links):
+    for at, link in enumerate(links):
         boxes.append(_element(f"link {at}", link.element, ""))
         if link.taken_by in places:
             lines.append(Line(f"link {at}", places[link.taken_by], kind="dashed"))

@@ -12,9 +12,9 @@ from typing import Any, Final, cast
 from attrs import asdict, evolve
 
 from ryecore.chain.arguments import FORK_POINT, SignedLine, Values, read_line, read_stdin
+from ryecore.chain.elements import ChainElement
 from ryecore.chain.model import (
     Chain,
-    ChainElement,
     Deps,
     ExecutionPlan,
     ValidChain,

@@ -4,13 +4,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import anyio
 
-from ryecore.cli.output import show, tell
+from ryecore.cli.live_tree import LiveTree
+from ryecore.cli.output import tell
 from ryecore.cli.questions import ApprovalQuestions
 from ryecore.cli.reports import progress_after
 from ryecore.display.live import LiveText, can_redraw, size_of
@@ -19,8 +20,6 @@ from ryecore.errors import RyeError
 from ryecore.policy import CallContext
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.rye import Rye
-from ryecore.threads.rendering import render_change, render_tree
-from ryecore.threads.tree_node import TreeNode
 
 if TYPE_CHECKING:
     from ryecore.graph.result import GraphResult
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from ryecore.threads.thread import Thread
 
 __all__ = [
-    "ChangeLines",
-    "LiveTree",
     "graph_to_its_end",
     "thread_to_its_end",
     "to_its_end",
@@ -42,43 +39,10 @@ T_co = TypeVar("T_co", covariant=True)
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _LAST_LOOK_S: Final = 2.0
 """How long the end of a thread may take to be drawn."""
-_OTHER_ROWS: Final = 9
-"""The rows that a tree needs besides its threads: head, totals, notes, and the cursor's."""
 _QUIET: Final = "RYE_GRAPH_QUIET"
 _ROWS_BESIDE_NODES: Final = 5
 _DRAW_EVERY_S: Final = 0.1
 _COUNT_EVERY_S: Final = 1.0
-
-
-class LiveTree(LiveText):
-    """A tree of threads that is drawn over the one before."""
-
-    def draw(self, tree: TreeNode) -> None:
-        """Draw the current state of the threads."""
-        columns, rows = size_of(self._out)
-        most = max(rows - _OTHER_ROWS, 1)
-        self.redraw(render_tree([tree], width=columns, now=time.time(), max_rows=most))
-
-
-class ChangeLines:
-    """A line for each change of a thread, for outputs other than terminals.
-
-    It began, took a turn, waits for an approval, or ended.
-    """
-
-    def __init__(self) -> None:
-        self._known: Mapping[str, tuple[object, ...]] = {}
-
-    def draw(self, tree: TreeNode) -> None:
-        """Print what has changed since the last time."""
-        now = {one.thread_id: (one.status, one.turns, one.approvals) for one in tree.walk()}
-        text = StyledText()
-        for one in tree.walk():
-            if self._known.get(one.thread_id) != now[one.thread_id]:
-                text.line(*render_change(one, now=time.time()))
-        self._known = now
-        if text.lines:
-            show(text)
 
 
 async def thread_to_its_end(

@@ -43,7 +43,7 @@ class Drawing:
         """Draw a tool's chain."""
         from ryecore.chain.picture import chain_picture  # noqa: PLC0415 - other calls need none
 
-        self._show(chain_picture(trace.chain, trace.events))
+        self._show(chain_picture(trace.chain.elements, trace.chain.links, trace.events))
 
     def show_threads(self, nodes: "Sequence[TreeNode]") -> None:
         """Draw threads with all that they have started."""

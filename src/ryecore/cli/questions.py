@@ -19,7 +19,7 @@ from ryecore.errors import RyeError
 from ryecore.rye import Rye
 
 if TYPE_CHECKING:
-    from ryecore.cli.live import LiveTree
+    from ryecore.cli.live_tree import LiveTree
     from ryecore.state.approvals import ThreadApproval
     from ryecore.threads.tree_node import TreeNode
 

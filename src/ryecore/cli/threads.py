@@ -11,7 +11,7 @@ import click
 
 from ryecore.actions.threads import ThreadReport, Threads
 from ryecore.cli.groups import HintedGroup
-from ryecore.cli.live import ChangeLines, LiveTree
+from ryecore.cli.live_tree import ChangeLines, LiveTree
 from ryecore.cli.opening import with_threads
 from ryecore.cli.options import json_option, page_options, project_option
 from ryecore.cli.output import (

@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 
 from ryecore.chain.builder import ChainValidator
-from ryecore.chain.model import ChainElement
+from ryecore.chain.elements import ChainElement
 from ryecore.chain.plan import PlanInputs, build_plan
 from ryecore.errors import IncompatibleChain
 from ryecore.graph.model import GRAPH_RUNTIME

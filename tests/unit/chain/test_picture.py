@@ -23,7 +23,7 @@ def traced(workspace, ref):
 
 def test_a_tool_leads_to_its_runtime_and_that_to_the_primitive(workspace):
     trace = traced(workspace, workspace.shell("a/t", "echo hi", version="1.2.0"))
-    picture = chain_picture(trace.chain, trace.events)
+    picture = chain_picture(trace.chain.elements, trace.chain.links, trace.events)
     assert lines(picture) == [("a/t", "solid", BASH), (BASH, "solid", PRIMITIVE)]
     shown = boxes(picture)
     integrity = trace.chain.head.integrity
@@ -35,7 +35,7 @@ def test_a_tool_leads_to_its_runtime_and_that_to_the_primitive(workspace):
 def test_what_an_item_shadows_is_drawn_below_it(workspace):
     workspace.shell("a/t", "echo system", space="user")
     trace = traced(workspace, workspace.shell("a/t", "echo project"))
-    picture = chain_picture(trace.chain, trace.events)
+    picture = chain_picture(trace.chain.elements, trace.chain.links, trace.events)
     assert ("a/t", "dashed", "t.sh") in lines(picture)
     shadowed = boxes(picture)["t.sh"]
     assert shadowed.details == ("shadowed, user",)
@@ -52,7 +52,7 @@ def test_the_files_that_a_tool_may_import_are_counted(workspace):
     )
     trace = traced(workspace, ref)
     seal = next(event for event in trace.events if event["step"] == "seal")
-    picture = chain_picture(trace.chain, trace.events)
+    picture = chain_picture(trace.chain.elements, trace.chain.links, trace.events)
     assert ("a/t", "dashed", f"{seal['files']} files") in lines(picture)
     assert seal["files"] > 1
 
@@ -65,7 +65,10 @@ def test_an_unverified_element_stands_out(workspace):
     with pytest.warns(UserWarning, match="RYE_DEV_MODE"):
         done = workspace.execute(ref)
     assert not done.chain.is_verified
-    assert boxes(chain_picture(done.chain))["a/t"].details[0] == "⚠ unverified"
+    assert (
+        boxes(chain_picture(done.chain.elements, done.chain.links))["a/t"].details[0]
+        == "⚠ unverified"
+    )
 
 
 @pytest.mark.parametrize(("script", "status"), [("echo hi", "completed"), ("exit 3", "failed")])
@@ -82,6 +85,6 @@ def test_a_dry_run_draws_no_end(workspace):
 
 def test_it_is_one_svg_and_one_flowchart(workspace):
     trace = traced(workspace, workspace.shell("a/t", "echo hi"))
-    picture = chain_picture(trace.chain, trace.events)
+    picture = chain_picture(trace.chain.elements, trace.chain.links, trace.events)
     assert to_svg(picture).startswith("<svg ")
     assert to_mermaid(picture).startswith("flowchart LR\n")
