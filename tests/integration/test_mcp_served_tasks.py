@@ -2,6 +2,8 @@
 
 import os
 import time
+import uuid
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,14 @@ import anyio
 import httpx2
 import mcp_types as types
 import pytest
+from attrs import evolve
 from mcp import Client
 
 from ryecore.graph.model import GRAPH_RUNTIME
+from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.mcp_server import create_server
+from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_blocking
 from tests.matrix import IS_SOAK
 from tests.mcp_clients import INITIALIZE, http
 from tests.mcp_wire import ModernHttp, RpcError, legacy
@@ -244,6 +250,44 @@ def test_calls_of_one_moment_open_no_more_tasks_than_are_allowed(workspace: Work
             return "taskId" in client("tools/call", name="a__waits", arguments={})
 
         assert sum(callers.map(call, range(130))) == 100
+
+
+def test_open_tasks_count_for_their_client_alone_beside_many_other_threads(
+    workspace: Workspace,
+) -> None:
+    workspace.shell("a/waits", "exec sleep 1000", task_support="optional")
+    store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
+
+    async def register(count: int, labels: Mapping[str, str], owner: ProcessId) -> None:
+        async def many() -> None:
+            for _ in range(count):
+                await store.registry.register(
+                    str(uuid.uuid4()), "tool:a/waits", owner=owner, labels=labels
+                )
+
+        await store.registry.together(many)
+
+    run_blocking(register(1000, {"tenant": "acme"}, current_process()))
+    grants = ("--grant", "rye.execute.tool.a.*")
+    with legacy(workspace, *OFFERED) as client, legacy(workspace, *OFFERED, *grants) as other:
+        for one in (client, other):
+            one.begin()
+        first = client("tools/call", name="a__waits", arguments={}, task={})["task"]["taskId"]
+        row = run_blocking(store.registry.get_thread(first.partition(".")[2]))
+        dead = evolve(current_process(), start_ticks=1)
+        labels = {**row.labels, "mcp_task": "x"}
+        run_blocking(register(99, labels, dead))
+        second = client("tools/call", name="a__waits", arguments={}, task={})["task"]["taskId"]
+        for number in range(98):
+            more = {**row.labels, "mcp_task": str(number)}
+            run_blocking(register(1, more, current_process()))
+        refused = client("tools/call", name="a__waits", arguments={}, task={})
+        assert refused["isError"]
+        assert "100 tasks are open already" in refused["content"][0]["text"]
+        third = other("tools/call", name="a__waits", arguments={}, task={})["task"]["taskId"]
+        for one, task_id in ((client, first), (client, second), (other, third)):
+            one("tasks/cancel", taskId=task_id)
+    store.close()
 
 
 def test_tasks_that_are_removed_while_they_are_listed_are_left_out(workspace: Workspace) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ryecore.actions.execute import ExecuteAction
     from ryecore.actions.thread_access import ThreadAccess
     from ryecore.runs.tasks import Running
-    from ryecore.state.model import Status
+    from ryecore.state.model import Status, ThreadRecord
     from ryecore.state.store import ThreadStore
 
 __all__ = ["ToolRuns", "tool_runs_of"]
@@ -62,6 +62,38 @@ class ToolRuns:
         """
         run = partial(self._run, ItemRef.parse(item_id, "tool"), parameters, ctx, begun)
         await self._running.run(item_id, run)
+
+    async def count_open(self, labels: Mapping[str, str]) -> int:
+        """Return the number of runs without a parent that have labels and have not ended.
+
+        Those whose process died are counted until somebody looks at them, as `list_open` does.
+
+        Raises:
+            StateError: The registry can't be read.
+        """
+
+        async def count() -> int:
+            return await (await run_in_thread(self._store)).registry.count_open(labels)
+
+        return await self._running.run("threads", count)
+
+    async def list_open(self, labels: Mapping[str, str]) -> "tuple[ThreadRecord, ...]":
+        """List the same runs, after ending those whose process died.
+
+        Raises:
+            StateError: The registry can't be read.
+        """
+
+        async def find() -> "tuple[ThreadRecord, ...]":
+            store = await run_in_thread(self._store)
+            active = await store.look_at_all(lambda registry: registry.list_active())
+            return tuple(
+                one
+                for one in active
+                if one.parent_id is None and labels.items() <= one.labels.items()
+            )
+
+        return await self._running.run("threads", find)
 
     async def _run(
         self,

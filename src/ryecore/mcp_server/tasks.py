@@ -259,12 +259,10 @@ class Tasks:
         Those whose rows aren't there yet count too: calls of one moment would all find room.
         """
         whose = project, owner
-        open_keys = {one for one, other in self._beginning.items() if other == whose}
+        beginning = {one for one, other in self._beginning.items() if other == whose}
         self._beginning[key] = whose
         try:
-            rows = await project.rye.threads.list(limit=1000)
-            open_keys |= {one.labels[_KEY] for one in rows if _is_task_of(one, owner)}
-            if len(open_keys) >= _MAX_OPEN:
+            if await self._has_too_many(project, owner, beginning):
                 raise InputError(
                     f"{_MAX_OPEN} tasks are open already.",
                     next_step="Wait until some have ended, or cancel them.",
@@ -273,6 +271,14 @@ class Tasks:
             yield CallContext(capabilities=self._grants, caller="mcp", labels=labels)
         finally:
             del self._beginning[key]
+
+    async def _has_too_many(self, project: ServedProject, owner: str, beginning: set[str]) -> bool:
+        tools, labels = tool_runs_of(project.rye.threads), {_OWNER: owner}
+        if await tools.count_open(labels) + len(beginning) < _MAX_OPEN:
+            return False
+        # Some may be dead, and some that are beginning have rows already: now each is looked at.
+        rows = await tools.list_open(labels)
+        return len(beginning | {one.labels.get(_KEY, "") for one in rows}) >= _MAX_OPEN
 
     def _owner(self, ctx: ServerRequestContext[Any, Any]) -> str:
         """Return whose a request's tasks are: the client's credential, and what it may do."""

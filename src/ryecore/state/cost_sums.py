@@ -86,15 +86,25 @@ def sum_costs_query(
     if since is not None:
         conditions.append("created_at >= ?")
         values.append(since)
-    for name, value in labels.items():
-        conditions.append("json_extract(labels, ?) = ?")
-        values += (_path(name), value)
+    matches, wanted = has_labels(labels)
+    conditions += matches
+    values += wanted
     order = "1" if by == "day" else "sum(spend_microcents) DESC, sum(input_tokens) DESC, 1"
     query = (
         f"SELECT {group} AS name, {_SUMS} FROM {tables}"
         f" WHERE {' AND '.join(conditions)} GROUP BY 1 ORDER BY {order}"
     )
     return query, tuple(values)
+
+
+def has_labels(labels: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return the conditions on a thread's labels, and their parameters.
+
+    Raises:
+        ValueError: A name isn't one of a label.
+    """
+    values = [part for name, value in labels.items() for part in (_path(name), value)]
+    return ["json_extract(labels, ?) = ?"] * len(labels), values
 
 
 def _path(name: str) -> str:

@@ -347,6 +347,14 @@ class ThreadRegistry(Transactions, Protocol):
         """Return the number of threads, or of runs of graphs."""
         ...
 
+    async def count_open(self, labels: Mapping[str, str]) -> int:
+        """Return the number of threads without a parent that have labels and have not ended.
+
+        Raises:
+            ValueError: A name isn't one of a label.
+        """
+        ...
+
     async def sum_costs(
         self, by: str, since: str | None, labels: Mapping[str, str]
     ) -> tuple[CostSum, ...]:

@@ -11,7 +11,7 @@ from typing import Final
 from typing_extensions import override
 
 from ryecore.lillux.processes import ProcessId, current_process
-from ryecore.state.cost_sums import CostSum, sum_costs_query
+from ryecore.state.cost_sums import CostSum, has_labels, sum_costs_query
 from ryecore.state.model import ThreadRecord, thread_not_found
 from ryecore.state.registry import ThreadRegistry
 from ryecore.state.schema import (
@@ -86,6 +86,13 @@ class SqlRegistryQueries(ThreadRegistry):
     async def count_threads(self, *, only_runs: bool = False) -> int:
         condition = f"WHERE {IS_RUN}" if only_runs else ""
         return int((await self._database.fetch(f"SELECT count(*) FROM threads {condition}"))[0][0])
+
+    @override
+    async def count_open(self, labels: Mapping[str, str]) -> int:
+        matches, values = has_labels(labels)
+        condition = " AND ".join([IS_ACTIVE, "parent_id IS NULL", *matches])
+        query = f"SELECT count(*) FROM threads WHERE {condition}"
+        return int((await self._database.fetch(query, values))[0][0])
 
     @override
     async def sum_costs(

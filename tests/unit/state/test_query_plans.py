@@ -23,6 +23,7 @@ LOOKS: dict[str, Callable[[SqlRegistry], Coroutine[Any, Any, object]]] = {
     "list_runs": lambda found: found.list_runs(),
     "count_threads": lambda found: found.count_threads(),
     "count_runs": lambda found: found.count_threads(only_runs=True),
+    "count_open": lambda found: found.count_open({"tenant": "acme"}),
     "list_tree": lambda found: found.list_tree("acme/x/x-1"),
     "is_below": lambda found: found.is_below("acme/x/x-2", "acme/x/x-1"),
     "pending_requests": lambda found: found.pending_requests(),

@@ -136,6 +136,20 @@ class RegistryCases(StateCases):
         equal(await registry.find_by_suffix("%1"), (), "a suffix is text, never a pattern")
         equal(await registry.find_by_suffix("xg/f/f-1"), (), "a suffix longer than an id")
 
+    @state_case
+    async def test_open_threads_count_by_their_labels(
+        self, store: StateStore, place: Place
+    ) -> None:
+        """Those that have ended don't count, nor those that others have started."""
+        registry, wanted = store.registry, {"tenant": "acme", "user.name": "Ada"}
+        for name, labels in (("a", wanted), ("b", wanted), ("c", {"tenant": "acme"}), ("d", None)):
+            await registry.register(name, _ITEM, labels=labels)
+        await registry.register("e", _ITEM, "a")
+        await _end(store, "b", "completed", {})
+        found = [await registry.count_open(one) for one in (wanted, {"tenant": "acme"}, {})]
+        equal(found, [1, 2, 3], "the counts")
+        await raises(ValueError, registry.count_open({'"': "acme"}))
+
     # Owners
 
     @state_case
