@@ -24,7 +24,7 @@ from ryecore.graph.result import failure_result
 from ryecore.graph.run import GraphRun
 from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.execution import Execution
-from ryecore.runs.request import Registered
+from ryecore.runs.request import Claimed
 from ryecore.rye import Rye
 from ryecore.state.store import ThreadStore
 from ryecore.worker import (
@@ -120,7 +120,7 @@ async def _run(
 async def _run_graph(
     rye: Rye, payload: Payload, fence: int, ctx: CallContext
 ) -> Mapping[str, object]:
-    request = evolve(payload.request, registered=Registered(payload.run_id, fence))
+    request = evolve(payload.request, registered=Claimed(payload.run_id, fence=fence))
     run = await rye.graphs.carry_out(request, ctx)
     if os.environ.get(_QUIET) != "1":
         graph = await rye.graphs.load(request.ref, ctx=ctx)

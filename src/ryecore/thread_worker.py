@@ -20,7 +20,7 @@ from ryecore.errors import RyeError, ThreadConflict
 from ryecore.policy import CancelToken
 from ryecore.policy.execution import Execution
 from ryecore.runs.claimed import End, run_claimed
-from ryecore.runs.request import Registered
+from ryecore.runs.request import Claimed
 from ryecore.rye import Rye
 from ryecore.state.store import ThreadStore
 from ryecore.worker import (
@@ -84,7 +84,7 @@ async def _prune(payload: Payload) -> None:
 async def _carry_out(
     payload: Payload, threads: ThreadStore, fence: int, received: Sequence[int]
 ) -> End:
-    stop, claimed = CancelToken(), Registered(payload.run_id, fence)
+    stop, claimed = CancelToken(), Claimed(payload.run_id, fence=fence)
     async with anyio.create_task_group() as helpers:
         await helpers.start(cancel_on_signal, stop, received)
         try:
@@ -100,7 +100,7 @@ async def _run_thread(
 ) -> None:
     """Run a directive's thread, or follow a run on a node: each ends its own row."""
     stop = CancelToken()
-    request = evolve(payload.request, registered=Registered(payload.run_id, fence))
+    request = evolve(payload.request, registered=Claimed(payload.run_id, fence=fence))
     try:
         opened = open_rye(payload.settings, environ_without())
     except RyeError as error:  # nothing has begun that could end it

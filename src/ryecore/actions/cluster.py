@@ -14,9 +14,10 @@ from ryecore.convert.prometheus import Sample, render_metrics
 from ryecore.display.text import Rendered, StyledText, counted, duration, status_mark
 from ryecore.errors import InputError
 from ryecore.frozen import frozen
+from ryecore.runs.queued_run import TakenRun
 from ryecore.runs.tasks import Running
 from ryecore.state.owners import is_lost
-from ryecore.state.run_queue import QueuedRequest, QueueLoad, RunQueue, WorkerRecord
+from ryecore.state.run_queue import QueueLoad, RunQueue, WorkerRecord
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
@@ -281,19 +282,19 @@ class Cluster:
         """The runs that nodes hand to workers, at either end."""
         return self._remote.handed
 
-    async def carry_out(self, run_id: str, kept: QueuedRequest | None = None) -> None:
+    async def carry_out(self, run_id: str, taken: TakenRun | None = None) -> None:
         """Bring a run of a queue to its end, as a worker does; see `rye node work`.
 
         Args:
             run_id: The run, or the first one of its chain.
-            kept: Its request, where that was read already.
+            taken: The same run, where it was read already.
 
         Raises:
             StateError: The state can't be reached, or has no such run.
         """
 
         async def carry_out() -> None:
-            await self._remote.queue_runs.carry_out(run_id, kept)
+            await self._remote.queue_runs.carry_out(run_id, taken)
 
         await self._running.run(run_id, carry_out)
 

@@ -103,19 +103,18 @@ class ToolRuns:
         begun: Callable[[str], None],
     ) -> None:
         from ryecore.actions.targets.queue_tools import QueueTools  # noqa: PLC0415 - for such runs alone
-        from ryecore.runs.request import Registered, RunRequest  # noqa: PLC0415
+        from ryecore.runs.request import Claimed, RunRequest  # noqa: PLC0415
 
         await self._execute().plan(ref, parameters, ctx)  # a wrong call begins nothing
         store = await run_in_thread(self._store)
         run_id = str(uuid.uuid4())
         try:
             await store.registry.register(run_id, str(ref), ctx.budget_account, labels=ctx.labels)
-            claimed = Registered(run_id, await store.registry.claim(run_id))
+            claimed = Claimed(run_id, fence=await store.registry.claim(run_id))
             await store.prepare(run_id)
             await store.synced()
             begun(run_id)
-            request = RunRequest(ref, parameters, registered=claimed)
-            await QueueTools(self._execute).run(store, request, ctx)
+            await QueueTools(self._execute).run(store, claimed, RunRequest(ref, parameters), ctx)
         except BaseException as error:
             await run_to_end(partial(_end_row, store, run_id, str(ref), error))
             raise

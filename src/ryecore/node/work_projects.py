@@ -19,10 +19,10 @@ from attrs import define, field
 from ryecore.actions.cluster import Cluster
 from ryecore.errors import RyeError, StateError, StateUnreachable, StoreError, ThreadNotFound
 from ryecore.remote.travelled import HeldProject, take_project
-from ryecore.runs.queued_run import QueuedRun
+from ryecore.runs.queued_run import TakenRun
 from ryecore.rye import Rye
 from ryecore.state.object_store import ObjectStore
-from ryecore.state.run_queue import QueuedRequest, RunQueue
+from ryecore.state.run_queue import RunQueue
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
@@ -82,14 +82,14 @@ class WorkerProjects:
         self._open: dict[str, _Open] = {}
 
     @asynccontextmanager
-    async def borrow(self, run_id: str, kept: QueuedRequest | None) -> AsyncIterator[Rye]:
-        """Borrow the Rye of the project of a run with a request.
+    async def borrow(self, run_id: str, taken: TakenRun | None) -> AsyncIterator[Rye]:
+        """Borrow the Rye of the project of a run.
 
         Raises:
             StoreError: The project can't be had.
         """
-        run = None if kept is None else QueuedRun.from_text(kept.body)
-        is_told = kept is None or kept.outcome is not None
+        run = None if taken is None else taken.queued
+        is_told = taken is None or taken.kept.outcome is not None
         if run is not None and run.space is not None and self._spaces is not None and not is_told:
             async with self._spaces.borrow(run_id, run) as rye:
                 yield rye
@@ -117,9 +117,9 @@ class WorkerProjects:
         """
         while True:
             try:
-                kept = await self._queues.request_of(run_id)
-                async with self.borrow(run_id, kept) as rye:
-                    await rye.cluster.carry_out(run_id, kept)
+                taken = await TakenRun.find(self._queues, run_id)
+                async with self.borrow(run_id, taken) as rye:
+                    await rye.cluster.carry_out(run_id, taken)
                 return
             except StateUnreachable:
                 pass

@@ -8,7 +8,7 @@ Source: docs/design/queues.md; ADR 041.
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -93,6 +93,11 @@ class QueuedRuns:
         self._client: QueueClient | None = None
         self._connecting = Lock()
 
+    @cached_property
+    def _own(self) -> PostgresAddress | None:
+        """The address of this Rye's state, if machines share it."""
+        return None if self._state is None else PostgresAddress.parse(self._state)
+
     async def enqueue(self, request: RunRequest, ctx: CallContext) -> str:
         """Put a run into the queue of the request's target, and return its id.
 
@@ -128,7 +133,7 @@ class QueuedRuns:
             await store.registry.check_start(request.start_key, ctx.budget_account)
         refuse_unproved_parent(self._host.environ, ctx.budget_account)
         if is_directive:
-            await run_in_thread(self._check_inputs, request, ctx)
+            self._check_inputs(request, ctx)  # as fast as the plan of a thread here
         else:  # whose inputs were checked with its plan
             await store.check_objects()
         snapshot = None
@@ -175,10 +180,9 @@ class QueuedRuns:
         """
         store = await self._host.open_store()
         name = request.queue
-        if store.queue is None or self._state is None or name is None:
+        if store.queue is None or self._own is None or name is None:
             raise RuntimeError("A node hands runs over in a state on a server.")
-        state = PostgresAddress.parse(self._state)
-        client = await run_in_thread(self._connect, state)
+        client = await run_in_thread(self._connect, self._own)
         queued, record = QueuedRun(request, ctx, snapshot, space), None
         try:
             record = await self._register(store, store.queue, queued, _PRIORITY, request, ctx)
@@ -208,19 +212,18 @@ class QueuedRuns:
         Raises:
             ConfigError: It is another state.
         """
-        queue = remote.settings.queue
+        own, queue = self._own, remote.settings.queue
         if remote.kind == "ray":
-            if self._state is None:
+            if own is None:
                 raise ConfigError(
                     f"The Ray cluster {remote.name} runs threads and graphs of a state that "
                     "machines share, and this Rye's is in the project's folder.",
                     next_step="Name one: RYE_STATE, or Rye.open(state=...).",
                 )
-            return PostgresAddress.parse(self._state), f"{RAY_QUEUE}{remote.name}"
+            return own, f"{RAY_QUEUE}{remote.name}"
         if queue is None:
             raise RuntimeError("A node has no queue: ask for the kind of the target first.")
-        own = None if self._state is None else PostgresAddress.parse(self._state)
-        if own is None or own.place != queue.state.place:
+        if own is None or (own != queue.state and own.place != queue.state.place):
             here = "in the project's folder" if own is None else own.shown
             raise ConfigError(
                 f"The queue of {remote.name} is in {queue.state.shown}, and this Rye's state is "
@@ -253,9 +256,7 @@ class QueuedRuns:
             MissingExtra: The extra dbos isn't installed.
             StateUnreachable: The server can't be reached.
         """
-        if self._state is None:
-            return {}
-        return self._connect(PostgresAddress.parse(self._state)).bounds()
+        return {} if self._own is None else self._connect(self._own).bounds()
 
     def _check_inputs(self, request: RunRequest, ctx: CallContext) -> None:
         """Check the directive and its inputs here, so that a wrong call is refused at once."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final, TypeAlias
 
 import anyio
@@ -18,14 +19,16 @@ from ryecore.errors import (
     SpawnFailed,
     StateError,
     StateUnreachable,
+    ThreadConflict,
 )
 from ryecore.policy import CancelToken
-from ryecore.runs.request import Registered
+from ryecore.policy.cancelling import run_to_end
+from ryecore.runs.request import Claimed
 from ryecore.state.model import Status
 from ryecore.state.owners import LEASE_S
 from ryecore.state.store import ThreadStore
 
-__all__ = ["End", "run_claimed"]
+__all__ = ["End", "claim_to_end", "run_claimed"]
 
 End: TypeAlias = tuple[Status, Mapping[str, object]]
 """How a run ended, and its result."""
@@ -36,9 +39,30 @@ _NOTHING_RAN: Final = (
 """Errors of a call before its process starts, after which its idempotency key is free again."""
 
 
+async def claim_to_end(store: ThreadStore, run_id: str, error: BaseException) -> int | None:
+    """Claim a run that was registered elsewhere and can't begin here, so that it can be ended.
+
+    Args:
+        store: The threads.
+        run_id: The run.
+        error: Why it can't begin.
+
+    Returns:
+        Its fence; None where another process has begun it; 0 where that can't be found out.
+    """
+    if isinstance(error, GeneratorExit):  # its event loop is gone, so nothing can be awaited
+        return None
+    try:
+        return await run_to_end(partial(store.registry.claim, run_id))
+    except ThreadConflict:
+        return None
+    except StateError:
+        return 0
+
+
 async def run_claimed(
     store: ThreadStore,
-    claimed: Registered,
+    claimed: Claimed,
     item_id: str,
     stop: CancelToken,
     execute: Callable[[], Awaitable[End]],
@@ -90,7 +114,7 @@ async def _watch_stop_requests(run_id: str, store: ThreadStore, stop: CancelToke
             await watched.changed(LEASE_S)
 
 
-async def _keep_lease(claimed: Registered, store: ThreadStore, stop: CancelToken) -> None:
+async def _keep_lease(claimed: Claimed, store: ThreadStore, stop: CancelToken) -> None:
     while True:
         await anyio.sleep(LEASE_S / 3)
         try:

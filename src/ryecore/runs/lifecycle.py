@@ -28,12 +28,12 @@ from ryecore.policy.budget import Account, Amount
 from ryecore.policy.cancelling import bounded_by, is_cancelled, run_to_end
 from ryecore.runs.bounds import RunBounds, find_parent
 from ryecore.runs.children import stop_children, wait_for_children
+from ryecore.runs.claimed import claim_to_end
 from ryecore.runs.host import RunHost
 from ryecore.runs.kind import EndingT, ResultT, RunKind
 from ryecore.runs.reports import RunReports
-from ryecore.runs.request import RunRequest, register_run
+from ryecore.runs.request import Claimed, RunRequest, register_run
 from ryecore.runs.supervisor import pass_on_requests
-from ryecore.state.events import Recorder
 from ryecore.state.model import Cost, ThreadRecord
 from ryecore.state.refusals import lease_lost
 
@@ -56,8 +56,9 @@ class RunLifecycle(RunKind[EndingT, ResultT]):
         self._final_account: tuple[Account, Unwritten] | None = None  # once no child runs
         self._has_lost_lease = False
         self._parent: RunBounds | None = None
-        self._fence = request.registered.fence if request.registered else None
-        self.run_id = request.registered.run_id if request.registered else ""
+        registered = request.registered
+        self._fence = registered.fence if isinstance(registered, Claimed) else None
+        self.run_id = registered.run_id if registered else ""
         self.item_id = str(request.ref)
         self.cancellation = CancelToken()
         self.continuation: RunLifecycle[EndingT, ResultT] | None = None
@@ -75,7 +76,8 @@ class RunLifecycle(RunKind[EndingT, ResultT]):
         try:
             found = None
             if request.registered is not None:
-                found = await store.registry.get_thread(self.run_id)
+                found = request.registered.record
+                found = found or await store.registry.get_thread(self.run_id)
             self._parent = await find_parent(store, account, found, host.environ)
             if request.start_key is not None:  # found even if the item's file has changed
                 await store.registry.check_start(request.start_key, account)
@@ -89,8 +91,12 @@ class RunLifecycle(RunKind[EndingT, ResultT]):
                 await parent.settle_spending()
             claim = partial(store.registry.together, self._claim, tree=self.run_id)
             above = self._parent.run_id if self._parent else None
+            was_claimed = self._fence is not None
             self._fence = await host.budget_waits.claim(self.run_id, above, claim)
             host.supervisor.add(self.run_id, self._fence, self)
+            if found is not None and not was_claimed:
+                store.announce(self.run_id)
+                record = await store.registry.get_thread(self.run_id)  # asked to stop meanwhile?
             if self.execution is not None:
                 await self.execution.begins(self.run_id)
             pass_on_requests(record, self)  # a request that comes later wakes the supervisor
@@ -100,6 +106,10 @@ class RunLifecycle(RunKind[EndingT, ResultT]):
             await store.synced()
             host.running[self.run_id] = self
         except BaseException as error:
+            if self._fence is None and request.registered is not None:
+                self._fence = await claim_to_end(store, self.run_id, error)
+                if self._fence is None:  # another process has begun it
+                    raise
             if self.run_id:
                 await self._end_unfinished(error, is_begun=False)
             raise
@@ -260,7 +270,7 @@ class RunLifecycle(RunKind[EndingT, ResultT]):
             self._status_of(ending),
             result.to_row(),
             self._fence or 0,
-            head=_position(log),
+            head=log.position,
             snapshot=cost,
             charge=partial(unwritten.write, store.ledger),
             file=file,
@@ -342,7 +352,7 @@ class RunLifecycle(RunKind[EndingT, ResultT]):
                     log.append(OVERSPENT, one)
                 await self._log_failure(error, cost or Cost())
                 await log.write_ahead()  # the row names its checkpoint
-                head, is_closed = _position(log), True
+                head, is_closed = log.position, True
         fence = self._fence or 0
         try:
             if unwritten is not None:
@@ -362,7 +372,3 @@ class RunLifecycle(RunKind[EndingT, ResultT]):
         if self.recorder is not None:
             with suppress(StateError):  # the end of the run reports it
                 await self.recorder.close()
-
-
-def _position(log: Recorder) -> tuple[int, str] | None:
-    return None if log.head is None else (log.head.offset, log.head.digest)

@@ -23,9 +23,10 @@ from ryecore.runs.portable import (
     write_request,
 )
 from ryecore.runs.request import RunRequest
-from ryecore.state.run_queue import RunQueue
+from ryecore.state.model import ThreadRecord
+from ryecore.state.run_queue import QueuedRequest, RunQueue
 
-__all__ = ["QueuedRun", "QueuedSpace", "needed_snapshots"]
+__all__ = ["QueuedRun", "QueuedSpace", "TakenRun", "needed_snapshots"]
 
 _VERSION: Final = 1
 
@@ -108,6 +109,34 @@ class QueuedRun:
             values["snapshot"],
             None if space is None else QueuedSpace(**space),
         )
+
+
+@frozen
+class TakenRun:
+    """A run that a worker has taken from its queue.
+
+    Attributes:
+        kept: What is kept of it beside its row.
+        queued: Its document, as `kept` has it.
+        record: Its row, as it was taken.
+    """
+
+    kept: QueuedRequest
+    queued: QueuedRun
+    record: ThreadRecord
+
+    @classmethod
+    async def find(cls, queue: RunQueue, run_id: str) -> Self | None:
+        """Find a run by its id, which is the first one of its chain; None without a request.
+
+        Raises:
+            StateError: Its document has another version, or the state can't be reached.
+        """
+        found = await queue.find(run_id)
+        if found is None:
+            return None
+        kept, record = found
+        return cls(kept, QueuedRun.from_text(kept.body), record)
 
 
 async def needed_snapshots(queue: RunQueue) -> set[str] | None:

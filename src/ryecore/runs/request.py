@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ryecore.state.registry import ThreadRegistry
 
 __all__ = [
-    "GraphOptions", "MapOptions", "MemberOptions", "Registered", "ResumeOptions", "RunRequest",
-    "ThreadOptions", "check_grace", "parse_limits", "register_run",
+    "Claimed", "GraphOptions", "MapOptions", "MemberOptions", "Registered", "ResumeOptions",
+    "RunRequest", "ThreadOptions", "check_grace", "parse_limits", "register_run",
 ]  # fmt: skip
 
 _NO_LIMITS: Final = Limits()
@@ -32,10 +32,22 @@ _NO_LIMITS: Final = Limits()
 
 @frozen
 class Registered:
-    """A run that another process has registered, and this one has claimed with a fence."""
+    """A run that another process has registered. It is claimed as it begins.
+
+    Attributes:
+        run_id: Its id.
+        record: Its row, where it was read already.
+    """
 
     run_id: str
-    fence: int
+    record: "ThreadRecord | None" = None
+
+
+@frozen
+class Claimed(Registered):
+    """A run that another process has registered, and this one has claimed with a fence."""
+
+    fence: int = field(kw_only=True)
 
 
 @frozen

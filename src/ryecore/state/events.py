@@ -328,6 +328,11 @@ class Recorder:
         self._shown = 0
         self._is_closed = False
 
+    @property
+    def position(self) -> tuple[int, str] | None:
+        """The offset and the digest of the log's last checkpoint; None without one."""
+        return None if self.head is None else (self.head.offset, self.head.digest)
+
     def append(self, kind: str, payload: Mapping[str, Any]) -> None:
         """Record an event of JSON, to be written by the next flush, commit or checkpoint."""
         try:

@@ -106,6 +106,10 @@ class RunQueue(Protocol):
         """Return the requests of all runs that have not ended."""
         ...
 
+    async def find(self, thread_id: str) -> tuple[QueuedRequest, ThreadRecord] | None:
+        """Return the request and the row of a run that was put into a queue; None without one."""
+        ...
+
     async def request_of(self, thread_id: str) -> QueuedRequest | None:
         """Return the request of a run, or of the first one of its chain; None without one."""
         ...

@@ -8,7 +8,7 @@ import pytest
 from ryecore.errors import CallCancelled, StateUnreachable
 from ryecore.policy import CancelToken
 from ryecore.runs.claimed import End, run_claimed
-from ryecore.runs.request import Registered
+from ryecore.runs.request import Claimed
 from ryecore.state.store import ThreadStore
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ async def test_a_cancelled_tool_is_cancelled_also_where_its_row_cannot_be_read(
 ) -> None:
     store = kind.open(tmp_path / "project/.ai", tmp_path / "user/.ai")
     await store.registry.register("run", "tool:x")
-    claimed = Registered("run", await store.registry.claim("run"))
+    claimed = Claimed("run", fence=await store.registry.claim("run"))
 
     async def execute() -> End:
         raise CallCancelled("x was cancelled by its caller.")
@@ -40,7 +40,7 @@ async def test_a_cancelled_tool_is_cancelled_also_where_its_row_cannot_be_read(
 async def test_what_a_tool_raises_comes_as_itself(tmp_path: Path) -> None:
     store = ThreadStore.open(tmp_path / "project/.ai", tmp_path / "user/.ai")
     await store.registry.register("run", "tool:x")
-    claimed = Registered("run", await store.registry.claim("run"))
+    claimed = Claimed("run", fence=await store.registry.claim("run"))
 
     async def execute() -> End:
         await anyio.lowlevel.checkpoint()

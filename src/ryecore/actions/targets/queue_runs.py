@@ -23,8 +23,8 @@ from ryecore.policy import CallContext
 from ryecore.policy.context import THREAD_MARK, thread_mark
 from ryecore.remote.protocol.error_documents import write_error
 from ryecore.runs.handle import RunHandle
-from ryecore.runs.queued_run import QueuedRun
-from ryecore.runs.request import Registered, RunRequest
+from ryecore.runs.queued_run import QueuedRun, TakenRun
+from ryecore.runs.request import Claimed, Registered, RunRequest
 from ryecore.state.model import ThreadRecord
 from ryecore.state.owners import lacks_worker
 from ryecore.state.queue_waits import wait_for_worker
@@ -73,18 +73,18 @@ class QueueRuns:
         self._is_open = True
         return store
 
-    async def carry_out(self, run_id: str, kept: QueuedRequest | None = None) -> None:
+    async def carry_out(self, run_id: str, taken: TakenRun | None = None) -> None:
         """Bring a run to its end: begin it, resume it where its worker is dead, else wait for it.
 
         Args:
             run_id: The run, or the first one of its chain.
-            kept: Its request, where that was read already; what a worker reads of it never changes.
+            taken: The same run, where it was read already.
 
         Raises:
             StateError: The registry can't be read or written.
         """
         store = await self._store()
-        if await self._begin(store, run_id, kept):
+        if await self._begin(store, run_id, taken):
             return
         while True:
             record = await store.look(await store.registry.last_of(run_id))
@@ -138,32 +138,31 @@ class QueueRuns:
         is_running = self._threads().is_running(run_id) or self._tools.is_running(run_id)
         return is_own and not is_running
 
-    async def _begin(
-        self, store: ThreadStore, run_id: str, kept: QueuedRequest | None = None
-    ) -> bool:
+    async def _begin(self, store: ThreadStore, run_id: str, taken: TakenRun | None = None) -> bool:
         """Claim a run, if nobody has begun it, and run it; return whether it has ended."""
-        kept = kept or await queue_of(store.queue).request_of(run_id)
-        if kept is None:
+        taken = taken or await TakenRun.find(queue_of(store.queue), run_id)
+        if taken is None:
             raise StateError(
                 f"{run_id} is in a queue, and its request is missing.",
                 next_step=f"Stop it, and start it anew: rye threads cancel {run_id}",
                 thread_id=run_id,
             )
-        queued = QueuedRun.from_text(kept.body)
-        try:
-            fence = await store.registry.claim(run_id)
-        except ThreadConflict:
+        if taken.record.status != "created":
             return False  # stopped before, or begun by another worker
-        store.announce(run_id)
-        request = evolve(queued.request, registered=Registered(run_id, fence))
-        ctx, log = _context(queued, kept), RunLog.of_request(run_id, request)
+        request = evolve(taken.queued.request, registered=Registered(run_id, taken.record))
+        ctx, log = _context(taken.queued, taken.kept), RunLog.of_request(run_id, request)
         try:
             if request.ref.kind == "directive":
                 ended: str = (await self._threads().run(request, ctx)).ended
             elif request.graph.digest is not None or await self._tools.is_graph(request.ref, ctx):
                 ended = (await self._graphs().run(request, _timed(ctx, request))).ended
             else:
-                ended = await self._tools.run(store, request, ctx)
+                claimed = Claimed(run_id, fence=await store.registry.claim(run_id))
+                store.announce(run_id)
+                ended = await self._tools.run(store, claimed, request, ctx)
+        except ThreadConflict:
+            log.leave()
+            return False
         except RyeError as error:
             log.end(error)
             return False  # its row says so, unless that couldn't be written

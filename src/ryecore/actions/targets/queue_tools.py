@@ -20,7 +20,7 @@ from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.context import CALL_ID, call_id_of
 from ryecore.remote.protocol.error_documents import write_error
 from ryecore.runs.claimed import End, run_claimed
-from ryecore.runs.request import Registered, RunRequest
+from ryecore.runs.request import Claimed, RunRequest
 from ryecore.state.model import Status
 from ryecore.state.store import ThreadStore
 from ryecore.state.waiting import run_in_thread
@@ -54,15 +54,15 @@ class QueueTools:
         except RyeError:
             return False
 
-    async def run(self, store: ThreadStore, request: RunRequest, ctx: CallContext) -> Status:
+    async def run(
+        self, store: ThreadStore, claimed: Claimed, request: RunRequest, ctx: CallContext
+    ) -> Status:
         """Run a claimed tool to its end, and end its row with the status that is returned.
 
         Raises:
             RyeError: The row can't be ended, or says that it is an error.
         """
-        if request.registered is None:
-            raise RuntimeError("A worker claims a run before it runs it.")
-        claimed, item_id, stop = request.registered, str(request.ref), CancelToken()
+        item_id, stop = str(request.ref), CancelToken()
         execute = partial(
             self._execute_tool, store, claimed, request, evolve(ctx, cancellation=stop)
         )
@@ -80,7 +80,7 @@ class QueueTools:
             self._running.discard(claimed.run_id)
 
     async def _execute_tool(
-        self, store: ThreadStore, claimed: Registered, request: RunRequest, ctx: CallContext
+        self, store: ThreadStore, claimed: Claimed, request: RunRequest, ctx: CallContext
     ) -> End:
         asked = ExecuteRequest(request.ref, request.inputs, timeout_s=request.timeout_s)
         try:

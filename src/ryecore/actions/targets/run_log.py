@@ -50,6 +50,10 @@ class RunLog:
         """Log that a run resumes another one."""
         return cls(run_id, record.item_id, record.queue, record.thread_id)
 
+    def leave(self) -> None:
+        """Log that another worker runs it, or that it was stopped."""
+        _log.info("%s was begun elsewhere, or stopped.", self._run)
+
     def end(self, outcome: str | RyeError) -> None:
         """Log how it ended here: its status, or the kind of the error that left it without one."""
         if isinstance(outcome, RyeError):

@@ -32,6 +32,7 @@ __all__ = ["PostgresRunQueue"]
 
 # ruff: noqa: S608 - what is spliced into statements is this package's own constants
 
+_FIND: Final = "SELECT * FROM requests JOIN threads USING (thread_id) WHERE thread_id = ?"
 _OF_CHAIN: Final = """WITH RECURSIVE earlier (thread_id) AS (
         VALUES (?) UNION SELECT threads.continuation_of FROM threads JOIN earlier USING (thread_id)
         WHERE threads.continuation_of IS NOT NULL
@@ -85,6 +86,11 @@ class PostgresRunQueue(RunQueue):
             )
             if entry is not None:
                 run.execute(*entry)
+
+    @override
+    async def find(self, thread_id: str) -> tuple[QueuedRequest, ThreadRecord] | None:
+        rows = await self._database.fetch(_FIND, (thread_id,))
+        return (_request(rows[0]), record_of(rows[0])) if rows else None
 
     @override
     async def request_of(self, thread_id: str) -> QueuedRequest | None:
