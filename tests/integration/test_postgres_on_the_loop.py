@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from ryecore.errors import BudgetError, ThreadConflict
 from ryecore.items.signature import utc_now
 from ryecore.policy.budget import Amount, Settlement
 from ryecore.state.model import Cost
+from ryecore.state.owners import LEASE_S
 from ryecore.state.record_log import RecordLog
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile
@@ -191,3 +193,14 @@ async def test_more_threads_than_connections_wait_for_each_other(
     mine = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'counted'"
     assert 1 <= other.execute(mine).fetchone()[0] <= 8
     store.close()
+
+
+async def test_rows_are_read_though_their_table_has_got_another_column(
+    store: ThreadStore, other: Any
+) -> None:
+    await begun(store, "one")
+    for number in range(3):
+        assert (await store.registry.get_thread("one")).status == "running"
+        other.execute(f"ALTER TABLE threads ADD COLUMN later_{number} bigint DEFAULT 7")
+    lease = (await store.registry.get_thread("one")).lease_until
+    assert abs(lease - time.time() - LEASE_S) < 5  # by this machine's clock

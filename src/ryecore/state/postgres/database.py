@@ -351,8 +351,19 @@ class PostgresDatabase:
                 raise
 
     async def fetch(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        """Return the same to an operation."""
-        return self.read(query, parameters)
+        """Return the rows that a query finds to an operation, which the event loop may await."""
+        return await await_or_work(self._awaited_rows, self._prepared_rows, query, parameters)
+
+    async def _awaited_rows(self, query: str, parameters: Sequence[Any]) -> list[Any]:
+        async with self.awaited() as session:
+            with self._failing("read"):
+                return [*await session.rows_awaited(query, parameters)]
+
+    def _prepared_rows(self, query: str, parameters: Sequence[Any]) -> list[Any]:
+        if self._running() is not None:
+            return self.read(query, parameters)
+        with self._failing("read"), self._session() as session:
+            return [*session.rows(query, parameters)]
 
     async def synced(self) -> None:
         """Wait until all commits are durable, as the server's `synchronous_commit` promises."""

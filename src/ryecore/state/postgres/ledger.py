@@ -33,7 +33,9 @@ _CANCEL, _HAND_OFF = 1, 2
 class PostgresLedger(SqlLedger):
     """The budget ledger in PostgreSQL."""
 
-    awaited: ClassVar = frozenset({"together", "hold", "settle", "account", "settle_and_hold"})
+    awaited: ClassVar = frozenset(
+        {"account", "hold", "settle", "settle_and_hold", "together", "tree"}
+    )
     """The operations that an event loop awaits itself; see `in_workers`."""
 
     def __init__(self, database: PostgresDatabase) -> None:

@@ -9,7 +9,8 @@ a number is larger than the one before.
 Source: ADR 053.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from decimal import Decimal
 from itertools import count
 from typing import Any, Final, NamedTuple, cast
 
@@ -20,16 +21,32 @@ from psycopg import errors
 from ryecore.state.postgres.dialect import in_postgres
 from ryecore.state.postgres.workers import MustBlock
 
-__all__ = ["PreparedStatements"]
+__all__ = ["PreparedRows", "PreparedStatements"]
 
 _DONE: Final = (psycopg.pq.ExecStatus.TUPLES_OK, psycopg.pq.ExecStatus.COMMAND_OK)
 
 
+_MUST_PREPARE: Final = (errors.InvalidSqlStatementName, errors.FeatureNotSupported)
+"""The errors for a statement that psycopg has dropped, and for one whose table has another column
+since."""
+
+
 class _Prepared(NamedTuple):
-    """A statement on a connection: its name, and what reads each column of its rows."""
+    """A statement on a connection: its name, and what its rows have, which its first result says.
+
+    The columns are the places of their names; each has what reads it.
+    """
 
     name: bytes
+    columns: dict[str, int]
     readers: list[Callable[[bytes], Any]]
+
+
+class PreparedRows(NamedTuple):
+    """The rows that a statement has returned, with the places of their columns by name."""
+
+    columns: Mapping[str, int]
+    rows: list[tuple[Any, ...]]
 
 
 class PreparedStatements:
@@ -49,19 +66,26 @@ class PreparedStatements:
         Raises:
             psycopg.Error: The server refused it, or couldn't be reached.
         """
-        sent = [None if one is None else self._text_of(one) for one in values]
+        return _first_of(self._ask(sql, values))
+
+    def rows(self, sql: str, values: Sequence[Any]) -> "PreparedRows":
+        """Run a statement of the store in the same way, and return all its rows."""
+        return self._ask(sql, values)
+
+    def _ask(self, sql: str, values: Sequence[Any]) -> "PreparedRows":
+        sent = self._sent(values)
         prepared = self._known.get(sql) or self._prepare(sql)
         result = self._run(prepared, sent)
         if result.status not in _DONE:
             failure = self._failure(result)
-            if not isinstance(failure, errors.InvalidSqlStatementName):
+            if not isinstance(failure, _MUST_PREPARE):
                 raise failure
             self._known.clear()  # psycopg has dropped them all, as it does after a ROLLBACK
             prepared = self._prepare(sql)
             result = self._run(prepared, sent)
             if result.status not in _DONE:
                 raise self._failure(result)
-        return self._first_row(prepared, result)
+        return self._read(prepared, result)
 
     async def first_awaited(self, sql: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
         """Return the same to an event loop, which goes on meanwhile.
@@ -72,18 +96,21 @@ class PreparedStatements:
             MustBlock: The statement isn't prepared yet. Nothing was done.
             psycopg.Error: The server refused it, or couldn't be reached.
         """
+        return _first_of(await self.rows_awaited(sql, values))
+
+    async def rows_awaited(self, sql: str, values: Sequence[Any]) -> "PreparedRows":
+        """Run a statement of the store in the same way, and return all its rows."""
         prepared = self._known.get(sql)
         if prepared is None:
             raise MustBlock
-        sent = [None if one is None else self._text_of(one) for one in values]
-        result = await self._run_awaited(prepared, sent)
+        result = await self._run_awaited(prepared, self._sent(values))
         if result.status not in _DONE:
             failure = self._failure(result)
-            if not isinstance(failure, errors.InvalidSqlStatementName):
+            if not isinstance(failure, _MUST_PREPARE):
                 raise failure
             self._known.clear()  # as in `first`
             raise MustBlock
-        return self._first_row(prepared, result)
+        return self._read(prepared, result)
 
     async def _run_awaited(
         self, prepared: _Prepared, sent: list[bytes | None]
@@ -115,19 +142,23 @@ class PreparedStatements:
             raise psycopg.OperationalError("the connection is lost")
         return found
 
-    def _first_row(
-        self, prepared: _Prepared, result: psycopg.pq.abc.PGresult
-    ) -> tuple[Any, ...] | None:
-        if not result.ntuples:
-            return None
-        if not prepared.readers:
-            types = range(result.nfields)
-            prepared.readers.extend(self._reader_of(result.ftype(place)) for place in types)
-        row = []
-        for place, read in enumerate(prepared.readers):
-            value = result.get_value(0, place)
-            row.append(None if value is None else read(value))
-        return tuple(row)
+    def _read(self, prepared: _Prepared, result: psycopg.pq.abc.PGresult) -> "PreparedRows":
+        count, columns, readers = result.ntuples, prepared.columns, prepared.readers
+        if count and not readers:
+            for place in range(result.nfields):
+                columns[(result.fname(place) or b"").decode()] = place
+                readers.append(self._reader_of(result.ftype(place)))
+        rows = []
+        for number in range(count):
+            row = []
+            for place, read in enumerate(readers):
+                value = result.get_value(number, place)
+                row.append(None if value is None else read(value))
+            rows.append(tuple(row))
+        return PreparedRows(columns, rows)
+
+    def _sent(self, values: Sequence[Any]) -> list[bytes | None]:
+        return [None if one is None else self._text_of(one) for one in values]
 
     def _run(self, prepared: _Prepared, sent: list[bytes | None]) -> psycopg.pq.abc.PGresult:
         return self._libpq.exec_prepared(prepared.name, cast("list[bytes]", sent))
@@ -135,7 +166,7 @@ class PreparedStatements:
     def _prepare(self, sql: str) -> _Prepared:
         first, *parts = in_postgres(sql).split("%s")
         query = first + "".join(f"${place}{part}" for place, part in enumerate(parts, 1))
-        prepared = _Prepared(f"rye_{next(self._numbers)}".encode(), [])
+        prepared = _Prepared(f"rye_{next(self._numbers)}".encode(), {}, [])
         result = self._libpq.prepare(prepared.name, query.encode(self._encoding))
         if result.status not in _DONE:
             raise self._failure(result)
@@ -161,18 +192,28 @@ class PreparedStatements:
         raise TypeError(f"No statement of the store has a value such as {value!r}.")
 
     def _reader_of(self, oid: int) -> Callable[[bytes], Any]:
-        return _READERS.get(oid, self._text)
+        return self._text if oid in _TEXTS else _READERS[oid]
 
     def _text(self, value: bytes) -> str:
         return value.decode(self._encoding)
+
+
+def _first_of(found: PreparedRows) -> tuple[Any, ...] | None:
+    return found.rows[0] if found.rows else None
 
 
 def _boolean(value: bytes) -> bool:
     return value == b"t"
 
 
+def _decimal(value: bytes) -> Decimal:
+    return Decimal(value.decode())
+
+
+_TEXTS: Final = frozenset(psycopg.adapters.types[name].oid for name in ("text", "name", "varchar"))
 _READERS: Final[dict[int, Callable[[bytes], Any]]] = {
     **{psycopg.adapters.types[name].oid: int for name in ("int2", "int4", "int8")},
     psycopg.adapters.types["float8"].oid: float,
     psycopg.adapters.types["bool"].oid: _boolean,
+    psycopg.adapters.types["numeric"].oid: _decimal,
 }

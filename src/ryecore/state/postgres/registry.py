@@ -34,7 +34,9 @@ _REGISTER: Final = f"SELECT * FROM register_thread({', '.join('?' * 17)})"  # no
 class PostgresRegistry(SqlRegistry):
     """The registry in PostgreSQL."""
 
-    awaited: ClassVar = frozenset({"together", "register", "count_spawn"})
+    awaited: ClassVar = frozenset(
+        {"count_spawn", "get_result", "get_thread", "last_of", "register", "together"}
+    )
     """The operations that an event loop awaits itself; see `in_workers`."""
 
     def __init__(self, database: PostgresDatabase) -> None:

@@ -4,7 +4,7 @@ Source: docs/design/queues.md; ADR 041.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from typing_extensions import override
 
@@ -70,6 +70,9 @@ _ENTER: Final = (
 
 class PostgresRunQueue(RunQueue):
     """The requests of runs in queues, and the workers, on the server."""
+
+    awaited: ClassVar = frozenset({"find", "request_of"})
+    """The operations that an event loop awaits itself; see `in_workers`."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database

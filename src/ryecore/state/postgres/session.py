@@ -8,14 +8,14 @@ Source: decision 77; ADR 039.
 
 import select
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import psycopg
 
 from ryecore.state.postgres.dialect import NamedRow, in_postgres
-from ryecore.state.postgres.prepared import PreparedStatements
+from ryecore.state.postgres.prepared import PreparedRows, PreparedStatements
 from ryecore.state.statements import DatabaseTime, Rows
 
 __all__ = ["ServerClock", "Session", "value_of"]
@@ -78,6 +78,26 @@ class Session:
     ) -> tuple[Any, ...] | None:
         """Return the same to an event loop, which goes on meanwhile; see `PreparedStatements`."""
         return await self._prepared.first_awaited(sql, self._stored(parameters))
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[NamedRow]:
+        """Run a statement of the store by itself, prepared, and return its rows."""
+        return self._named(self._prepared.rows(sql, self._stored(parameters)))
+
+    async def rows_awaited(self, sql: str, parameters: Sequence[Any] = ()) -> list[NamedRow]:
+        """Return the same to an event loop, which goes on meanwhile; see `PreparedStatements`."""
+        return self._named(await self._prepared.rows_awaited(sql, self._stored(parameters)))
+
+    def _named(self, found: PreparedRows) -> list[NamedRow]:
+        names = found.columns
+        return [NamedRow(names, self._local(names, one)) for one in found.rows]
+
+    def _local(self, names: Mapping[str, int], values: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the values of a row, with its times by this machine's clock."""
+        local = [*values]
+        for place in (names[one] for one in _TIMES if one in names):
+            if local[place] is not None:
+                local[place] -= self._clock.ahead_s
+        return tuple(local)
 
     def _stored(self, parameters: Sequence[Any]) -> list[Any]:
         ahead_s = self._clock.ahead_s
