@@ -10,6 +10,7 @@ import time
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
+from typing import Final
 
 import anyio
 from attrs import evolve
@@ -38,6 +39,10 @@ from ryecore.state.model import Cost, ThreadRecord
 from ryecore.state.refusals import lease_lost
 
 __all__ = ["RunLifecycle"]
+
+_UNBEGUN_S: Final = 2.0
+"""How long the end of a run may take to be written that was interrupted before it began. It has
+lost nothing then: whoever looks ends it."""
 
 
 class RunLifecycle(RunKind[EndingT, ResultT]):
@@ -319,17 +324,23 @@ class RunLifecycle(RunKind[EndingT, ResultT]):
         """End the run with the error that stopped it, though its caller is cancelled meanwhile."""
 
         async def end() -> None:
-            if not is_begun:
-                await self._store.free_start_key(self.run_id)
             try:
+                if not is_begun:
+                    await self._store.free_start_key(self.run_id)
                 await self._end_badly(error)
             finally:
                 await self._forget()
 
+        async def end_shortly() -> None:
+            with anyio.move_on_after(_UNBEGUN_S):
+                await end()
+
         if isinstance(error, GeneratorExit):  # its event loop is gone, so nothing can be awaited
             self._store.run_now(end())
-        else:
+        elif is_begun or isinstance(error, Exception):
             await run_to_end(end)
+        else:
+            await run_to_end(end_shortly)
 
     async def _end_badly(self, error: BaseException) -> None:
         """End the log, the row and the account. The supervisor retries what can't be written.

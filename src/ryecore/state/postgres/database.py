@@ -2,7 +2,7 @@
 
 psycopg's plain connections are used in worker threads, so that the store works on every event loop
 and in code that has none. A statement of the fast path is awaited by the event loop. Either way, a
-started operation is finished though its caller is cancelled.
+started operation is finished, or undone, though its caller is cancelled.
 
 A writing transaction first takes an advisory lock: that of the schema, as one of SQLite takes its
 file's, or that of one tree of threads beside a share of the schema's. So what it has read stays
@@ -32,7 +32,13 @@ from ryecore.state.postgres.joining import Ahead, JoiningLog
 from ryecore.state.postgres.schema import MIGRATIONS
 from ryecore.state.postgres.session import ServerClock, Session
 from ryecore.state.postgres.upgrade import UPGRADE_WAIT_S, upgrade, version_of
-from ryecore.state.postgres.workers import WORKERS, MustBlock, await_or_work, in_worker
+from ryecore.state.postgres.workers import (
+    WORKERS,
+    MustBlock,
+    await_or_work,
+    current_call,
+    in_worker,
+)
 from ryecore.state.statements import Rows, Statements
 from ryecore.state.waiting import run_blocking
 
@@ -380,10 +386,14 @@ class PostgresDatabase:
     @contextmanager
     def _session(self) -> Iterator[Session]:
         """Yield a connection that nobody else uses; a broken one isn't kept."""
-        session = self._working_session()
+        session, call = self._working_session(), current_call()
         try:
+            if call is not None:
+                call.use(session)
             yield session
         finally:
+            if call is not None:
+                call.leave()
             self._give_back(session)
 
     @asynccontextmanager
@@ -404,7 +414,8 @@ class PostgresDatabase:
 
     def _give_back(self, session: Session) -> None:
         status = session.connection.pgconn.transaction_status
-        if self._is_closed or status != psycopg.pq.TransactionStatus.IDLE:
+        is_idle = status == psycopg.pq.TransactionStatus.IDLE
+        if self._is_closed or session.was_cancelled or not is_idle:
             session.connection.close()
         else:
             self._idle.append(session)
@@ -422,6 +433,8 @@ class PostgresDatabase:
             except psycopg.OperationalError:
                 if not self._was_there or time.monotonic() > until_s:
                     raise
+                if (call := current_call()) is not None:
+                    call.check()
                 time.sleep(_TRY_AGAIN_S)
             else:
                 self._was_there = True

@@ -9,7 +9,7 @@ a number is larger than the one before.
 Source: ADR 053.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from itertools import count
 from typing import Any, Final, NamedTuple, cast
@@ -19,7 +19,7 @@ import psycopg
 from psycopg import errors
 
 from ryecore.state.postgres.dialect import in_postgres
-from ryecore.state.postgres.workers import MustBlock
+from ryecore.state.postgres.workers import CANCELLERS, GRACE_S, MustBlock, is_to_be_delivered
 
 __all__ = ["PreparedRows", "PreparedStatements"]
 
@@ -52,7 +52,8 @@ class PreparedRows(NamedTuple):
 class PreparedStatements:
     """The prepared statements of one connection, which is used by one thread at once."""
 
-    def __init__(self, connection: "psycopg.Connection[Any]") -> None:
+    def __init__(self, connection: "psycopg.Connection[Any]", cancel: Callable[[], None]) -> None:
+        self._cancel = cancel
         self._libpq = connection.pgconn
         self._encoding = connection.info.encoding
         self._numbers = count(1)
@@ -90,7 +91,7 @@ class PreparedStatements:
     async def first_awaited(self, sql: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
         """Return the same to an event loop, which goes on meanwhile.
 
-        A cancelled caller waits until the statement is done.
+        A cancelled caller waits until the statement is done; from a moment on, it is cancelled.
 
         Raises:
             MustBlock: The statement isn't prepared yet. Nothing was done.
@@ -115,32 +116,52 @@ class PreparedStatements:
     async def _run_awaited(
         self, prepared: _Prepared, sent: list[bytes | None]
     ) -> psycopg.pq.abc.PGresult:
-        libpq, found = self._libpq, None
-        cancelled: list[BaseException] = []
-
-        async def wait(ready: Callable[[int], Awaitable[None]]) -> None:
-            try:
-                await ready(libpq.socket)
-            except anyio.get_cancelled_exc_class() as cancellation:
-                cancelled.append(cancellation)  # asyncio's own cancel() passes a shield
-
-        libpq.send_query_prepared(prepared.name, sent)
-        with anyio.CancelScope(shield=True):
-            while libpq.flush():
-                await wait(anyio.wait_writable)
-            while True:
-                while libpq.is_busy():
-                    await wait(anyio.wait_readable)
-                    libpq.consume_input()
-                result = libpq.get_result()
-                if result is None:
-                    break
-                found = found or result
-        if cancelled:
-            raise cancelled[0]
-        if found is None:
+        results: list[psycopg.pq.abc.PGresult] = []
+        self._libpq.send_query_prepared(prepared.name, sent)
+        try:
+            await self._receive(results)
+        except anyio.get_cancelled_exc_class():
+            was_cancelled = await self._finish(results)
+            is_done = bool(results) and results[0].status in _DONE
+            if not is_to_be_delivered() or (was_cancelled and not is_done):
+                raise
+        if not results:
             raise psycopg.OperationalError("the connection is lost")
-        return found
+        return results[0]
+
+    async def _receive(self, results: list[psycopg.pq.abc.PGresult]) -> None:
+        """Send what isn't sent yet, and receive the rest of the results."""
+        libpq = self._libpq
+        while libpq.flush():
+            await anyio.wait_writable(libpq.socket)
+        while True:
+            while libpq.is_busy():
+                await anyio.wait_readable(libpq.socket)
+                libpq.consume_input()
+            result = libpq.get_result()
+            if result is None:
+                return
+            results.append(result)
+
+    async def _finish(self, results: list[psycopg.pq.abc.PGresult]) -> bool:
+        """Receive the results for a cancelled caller; return whether they were cancelled."""
+        is_done = was_cancelled = False
+        with anyio.CancelScope(shield=True):
+            while not is_done:
+                try:
+                    with anyio.move_on_after(GRACE_S):
+                        await self._receive(results)
+                        is_done = True
+                    if not is_done:
+                        was_cancelled = True
+                        await CANCELLERS.run(self._cancel)
+                except anyio.get_cancelled_exc_class():
+                    continue  # asyncio's own cancel() passes a shield
+                except psycopg.Error:
+                    if not was_cancelled:
+                        raise
+                    is_done = True  # nobody answered: the connection was ended
+        return was_cancelled
 
     def _read(self, prepared: _Prepared, result: psycopg.pq.abc.PGresult) -> "PreparedRows":
         count, columns, readers = result.ntuples, prepared.columns, prepared.readers

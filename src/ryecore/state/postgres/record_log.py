@@ -24,7 +24,13 @@ from ryecore.lillux.processes import current_process
 from ryecore.state.postgres.database import PostgresDatabase
 from ryecore.state.postgres.fast_path import FastPathMiss
 from ryecore.state.postgres.joining import Ahead
-from ryecore.state.postgres.workers import MustBlock, await_or_work, in_worker
+from ryecore.state.postgres.workers import (
+    GRACE_S,
+    MustBlock,
+    await_or_work,
+    current_call,
+    in_worker,
+)
 from ryecore.state.record_buffer import Chain, RecordBuffer
 from ryecore.state.record_log import RecordLog
 from ryecore.state.thread_rows import columns, new_lease
@@ -262,8 +268,12 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
     @contextmanager
     def _writer(self, *, waits: bool = True) -> Iterator[None]:
         """Be the only one who writes this log, and know what is written; see `joining`."""
-        if not self._writing.acquire(blocking=waits):
+        if not waits and not self._writing.acquire(blocking=False):
             raise MustBlock
+        call = current_call()
+        while waits and not self._writing.acquire(timeout=-1 if call is None else GRACE_S):
+            if call is not None:
+                call.check()
         try:
             if self._in_doubt is not None and not waits:
                 raise MustBlock

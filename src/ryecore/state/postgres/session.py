@@ -6,7 +6,9 @@ it, until somebody looks at a result. So what the rules don't look at costs no r
 Source: decision 77; ADR 039.
 """
 
+import os
 import select
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +26,7 @@ _CLOCK: Final = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double pre
 _CLOCK_EVERY_S: Final = 30.0
 _CLOCK_TOLERANCE_S: Final = 1.0
 """How far clocks may be apart unnoticed, which a lease's tolerance covers."""
+_CANCEL_S: Final = 2.0
 _TIMES: Final = ("lease_until", "deadline")
 """The columns with times by the server's clock."""
 
@@ -63,11 +66,14 @@ class Session:
         self.written: list[psycopg.Cursor[Any]] = []
         """The statements of the current transaction that may have changed something."""
 
+        self.was_cancelled = False
+        """Whether a statement was cancelled; a late cancellation might hit another statement."""
+
         self._pipeline: psycopg.Pipeline | None = None
         self._clock = clock
         self._poll = select.poll()
         self._poll.register(connection.fileno(), select.POLLIN)
-        self._prepared = PreparedStatements(connection)
+        self._prepared = PreparedStatements(connection, self.cancel)
 
     def first(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
         """Run a statement of the store by itself, prepared, and return its first row, if any."""
@@ -168,6 +174,21 @@ class Session:
         """End a transaction without its changes."""
         with suppress(psycopg.Error):  # a lost connection has rolled back already
             self.run("ROLLBACK")
+
+    def cancel(self) -> None:
+        """Have the server end the current statement, from another thread.
+
+        Where it can't be asked, the connection is ended, as if the network had cut it.
+        """
+        self.was_cancelled = True
+        try:
+            self.connection.cancel_safe(timeout=_CANCEL_S)
+        except psycopg.Error:
+            with (
+                suppress(OSError, psycopg.Error),
+                socket.socket(fileno=os.dup(self.connection.fileno())) as connected,
+            ):
+                connected.shutdown(socket.SHUT_RDWR)
 
     def is_alive(self) -> bool:
         """Return whether the server hasn't closed an idle connection, without asking it."""

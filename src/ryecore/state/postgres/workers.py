@@ -4,22 +4,174 @@ An operation that is one statement on the fast path is awaited by the event loop
 between threads take the processor longer than the statement. Where the loop would have to block,
 and off the fast path, it runs in a worker thread.
 
-Source: ADR 039; ADR 053.
+An operation whose caller is cancelled is finished, if that takes a moment. Else its statement is
+cancelled on the server, which undoes its transaction, so that Ctrl-C waits for nobody's lock.
+
+Source: ADR 039; ADR 053; ADR 055.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar, TypeVarTuple, cast
+from functools import partial
+from threading import Lock, local
+from typing import Any, Final, Generic, Protocol, TypeVar, TypeVarTuple, cast
+
+import anyio
+from typing_extensions import override
 
 from ryecore.state.waiting import Workers, is_blocking, run_blocking
 
-__all__ = ["WORKERS", "MustBlock", "await_or_work", "in_worker", "in_workers"]
+__all__ = [
+    "CANCELLERS",
+    "GRACE_S",
+    "WORKERS",
+    "MustBlock",
+    "WorkerCall",
+    "await_or_work",
+    "current_call",
+    "in_worker",
+    "in_workers",
+    "is_to_be_delivered",
+]
 
 T = TypeVar("T")
 Values = TypeVarTuple("Values")
 
+GRACE_S: Final = 0.25
+"""How long a statement may take whose caller was cancelled, in seconds."""
+
+CANCELLERS: Final = Workers("ryecore_postgres_cancellers", 8)
+"""Workers that cancel statements, whatever the others wait for."""
+
 _MOST_CONNECTIONS: Final = 8
 
-WORKERS: Final = Workers("ryecore_postgres_workers", _MOST_CONNECTIONS)
+
+class Cancellable(Protocol):
+    """A connection whose statement can be cancelled from another thread."""
+
+    def cancel(self) -> None:
+        """Have the server end the current statement, if there is one."""
+        ...
+
+
+class Stopped(Exception):
+    """Nobody awaits this operation any more. Nothing of it has happened, or it was undone."""
+
+
+class _Current(local):
+    """The call that a worker thread runs."""
+
+    call: "WorkerCall[Any] | None" = None
+
+
+_CURRENT: Final = _Current()
+
+
+def current_call() -> "WorkerCall[Any] | None":
+    """Return the call that this worker thread runs; None in any other thread."""
+    return _CURRENT.call
+
+
+class WorkerCall(Generic[T]):
+    """A call in a worker thread, which `stop` cuts short by cancelling its statements."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._lock = Lock()  # held by whoever takes, gives back or cancels the connection
+        self._running = Lock()  # held until the work is done
+        self._connection: Cancellable | None = None
+        self._is_stopped = False
+        self.has_begun = False
+        self.was_cancelled = False
+        self.result: T | None = None
+        self.failure: BaseException | None = None
+
+    def run(self) -> T:
+        """Run the work in this thread."""
+        with self._lock:
+            if self._is_stopped:
+                raise Stopped
+            self.has_begun = self._running.acquire()
+        _CURRENT.call = self
+        try:
+            self.result = result = self._work()
+        except BaseException as problem:
+            self.failure = problem
+            raise
+        else:
+            return result
+        finally:
+            _CURRENT.call = None
+            self._running.release()
+
+    def use(self, connection: Cancellable) -> None:
+        """Let a connection's statements be cancelled, until `leave`."""
+        with self._lock:
+            self.check()
+            self._connection = connection
+
+    def leave(self) -> None:
+        """Use the connection no more; one that is being cancelled is waited for."""
+        with self._lock:
+            self._connection = None
+
+    def check(self) -> None:
+        """Raise Stopped if nobody awaits the call any more."""
+        if self._is_stopped:
+            raise Stopped
+
+    def refuse_begin(self) -> bool:
+        """Let the call never begin, and return whether it hadn't."""
+        with self._lock:
+            if not self.has_begun:
+                self._is_stopped = True
+            return not self.has_begun
+
+    def stop(self) -> None:
+        """Wait until the work is done; from a moment on, cancel its statements."""
+        while not self._running.acquire(timeout=GRACE_S):
+            with self._lock:
+                self._is_stopped = True
+                if self._connection is not None:
+                    self.was_cancelled = True
+                    self._connection.cancel()
+
+
+def is_to_be_delivered() -> bool:
+    """Return whether a cancellation is raised again where this task waits next.
+
+    That of a scope is. One of asyncio's `Task.cancel()` is raised once.
+    """
+    return anyio.current_effective_deadline() == float("-inf")
+
+
+class _StatementWorkers(Workers):
+    """Worker threads for operations that use a connection."""
+
+    @override
+    async def run(self, work: Callable[[*Values], T], *values: *Values) -> T:
+        """Run a function in a worker thread.
+
+        A cancelled caller waits until it is done, or undone: it has the result in the first case.
+        """
+        call = WorkerCall(partial(work, *values))
+        limiter = self._limiter_here()
+        try:
+            return await anyio.to_thread.run_sync(call.run, limiter=limiter, abandon_on_cancel=True)
+        except BaseException as problem:
+            if problem is call.failure or call.refuse_begin():
+                raise
+            with anyio.CancelScope(shield=True):
+                await CANCELLERS.run(call.stop)
+            if not is_to_be_delivered() or (call.was_cancelled and call.failure is not None):
+                raise
+            if call.failure is not None:
+                raise call.failure from None
+            return cast("T", call.result)
+        finally:
+            call.failure = None  # whose traceback refers to the call
+
+
+WORKERS: Final = _StatementWorkers("ryecore_postgres_workers", _MOST_CONNECTIONS)
 
 _NON_BLOCKING: Final = frozenset({"synced"})
 """The operations that use no connection, so that no worker thread is asked for them."""
