@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from attrs import frozen
 from mcp import Client
@@ -98,24 +99,27 @@ class Served:
 
     Attributes:
         url: Where.
+        port: Its port.
         process: The server.
     """
 
     url: str
+    port: int
     process: "subprocess.Popen[bytes]"
 
 
 @contextmanager
 def http(
-    workspace: Workspace, *args: str, fresh: bool = False, **variables: str
+    workspace: Workspace, *args: str, fresh: bool = False, port: int = 0, **variables: str
 ) -> Iterator[Served]:
-    """The server over HTTP on a free port, as soon as it listens."""
+    """The server over HTTP, by default on a free port, as soon as it listens."""
     variables.setdefault("RYE_MCP_TOKEN", TOKEN)
-    with process(workspace, "--http", "0", *args, fresh=fresh, **variables) as started:
+    with process(workspace, "--http", str(port), *args, fresh=fresh, **variables) as started:
         assert started.stderr is not None
         line = started.stderr.readline().decode()
         assert "ryecore serves MCP at " in line, line + started.stderr.read().decode()
-        yield Served(line.rpartition(" ")[2].strip(), started)
+        url = line.rpartition(" ")[2].strip()
+        yield Served(url, httpx2.URL(url).port or 80, started)
 
 
 def said(result: Any) -> dict[str, Any]:

@@ -49,7 +49,8 @@ class Recorder:
 def http_server(answer: Answer) -> Iterator[Recorder]:
     """A server whose results `answer` gives by method and message; None refuses with HTTP 400.
 
-    A number is another HTTP status that refuses. What has `error` alone is an error response.
+    A number is another HTTP status that refuses; 0 closes the connection instead. What has `error`
+    alone is an error response.
     """
     recorder = Recorder(answer)
 
@@ -63,6 +64,9 @@ def http_server(answer: Answer) -> Iterator[Recorder]:
             if "id" not in message:
                 return self.reply(202, b"")
             result = recorder.answer(message["method"], message)
+            if result == 0:
+                self.close_connection = True
+                return None
             if isinstance(result, int):
                 return self.reply(result, b"")
             if result is None:
@@ -167,6 +171,20 @@ def test_the_error_of_a_server_that_speaks_neither_quotes_both_refusals(
         with pytest.raises(McpError, match="HTTP 400"):
             rye.execute("tool:mcp/servers/test")
         assert [method for method, _, _ in server.seen] == ["server/discover", "initialize"]
+
+
+@pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
+def test_a_call_whose_connection_breaks_off_may_have_had_its_effect(
+    workspace: Workspace, warm: bool
+) -> None:
+    def break_off(method: str, message: dict[str, Any]) -> dict[str, Any] | int | None:
+        return 0 if method == "tools/call" else modern(method, message)
+
+    with http_server(break_off) as server, workspace.sync() as rye:
+        server_item(workspace, transport="http", url=server.url)
+        done = rye.execute(pinned(workspace, rye, warm=warm))
+    assert done.effect_unknown
+    assert "broke off" in str(done.error)
 
 
 def test_a_refusal_is_quoted_once_however_often_it_came(workspace: Workspace) -> None:

@@ -79,27 +79,31 @@ class Forgetful:
                 body = json.dumps({"jsonrpc": "2.0", **body, "id": given})
             self.send(request, self.code, body, "application/json" if body[:1] == "{" else "")
             return
-        result: dict[str, Any] = {}
+        if number is None:
+            self.send(request, 202, "")
+            return
+        result = self.result(str(method), message)
+        answer = json.dumps({"jsonrpc": "2.0", "id": number, "result": result})
+        self.send(request, 200, answer, "application/json", session or str(self.sessions))
+
+    def result(self, method: str, message: dict[str, Any]) -> dict[str, Any]:
+        """The result of a request that isn't refused."""
         match method:
             case "initialize":
                 self.sessions += 1
                 info = {"name": "test", "version": "1"}
                 version = message["params"]["protocolVersion"]
                 capabilities = {"tools": {"listChanged": True}}
-                result = {
+                return {
                     "protocolVersion": version, "capabilities": capabilities, "serverInfo": info
                 }  # fmt: skip
             case "tools/list":
-                result = {"tools": TOOLS}
+                return {"tools": TOOLS}
             case "tools/call":
                 said = message["params"]["arguments"]["text"]
                 self.ran.append(said)
-                result = {"content": [{"type": "text", "text": said}]}
-        if number is None:
-            self.send(request, 202, "")
-            return
-        answer = json.dumps({"jsonrpc": "2.0", "id": number, "result": result})
-        self.send(request, 200, answer, "application/json", session or str(self.sessions))
+                return {"content": [{"type": "text", "text": said}]}
+        return {}
 
     def send(
         self, request: Any, code: int, body: str, kind: str = "", session: str | None = None

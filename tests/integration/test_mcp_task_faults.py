@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ryecore import ExecutionResult
 from ryecore.mcp_client.task_files import OpenTasks
 from tests.integration.test_mcp_eras import MODERN, http_server
 from tests.integration.test_mcp_http import pinned
+from tests.integration.test_mcp_sessions import Forgetful, forgetful
 from tests.mcp_items import server_item
 from tests.workspace import Workspace
 
@@ -28,7 +30,7 @@ ASKED = {
     "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}},
 }
 
-Get = Callable[[int], dict[str, Any] | None]
+Get = Callable[[int], dict[str, Any] | int | None]
 
 
 def task(task_id: str = "t", status: str = "working", **more: Any) -> dict[str, Any]:
@@ -70,7 +72,7 @@ class Modern:
                 return MODERN | self.call
             case "tasks/get":
                 told = self.get(self.asked.count(method))
-                return None if told is None else MODERN | told
+                return MODERN | told if isinstance(told, dict) else told
             case "tasks/cancel":
                 answer: dict[str, Any] | None = self.cancel()
                 return answer
@@ -215,6 +217,74 @@ def test_answers_that_never_arrive_leave_the_effect_unknown(workspace: Workspace
     assert done.effect_unknown
     assert server.asked.count("tasks/update") == 6
     assert server.asked[-1] == "tasks/cancel"
+
+
+@pytest.mark.parametrize(
+    ("fault", "count"), [(503, 8), (0, 1), (0, 3)], ids=["gateway", "cut", "cut-thrice"]
+)
+def test_a_task_is_followed_beyond_a_restart_of_its_server(
+    workspace: Workspace, fault: int, count: int
+) -> None:
+    ended = task(status="completed", result=SAID)
+    server = Modern(task(), lambda n: fault if n <= count else ended)
+    done = call(workspace, server)
+    assert done.success, done.error
+    assert "tasks/cancel" not in server.asked
+    assert server.asked.count("tools/call") == 1
+    assert not left(workspace)
+
+
+class ForgetfulOfTasks(Forgetful):
+    """A server of 2025-11-25 that forgets a session in which a task is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "", "tasks/get")
+        self.asked: list[str] = []
+        self.server = legacy(lambda _: task(status="completed"), lambda _: SAID)
+
+    def result(self, method: str, message: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append(method)
+        if method == "initialize":
+            self.sessions += 1
+        result: dict[str, Any] = self.server(method, message) or {}
+        return result
+
+
+def test_a_task_is_followed_in_a_new_session_once_its_own_is_forgotten(
+    workspace: Workspace,
+) -> None:
+    server = ForgetfulOfTasks()
+    with forgetful(server) as url, workspace.sync() as rye:
+        server_item(workspace, transport="http", url=url)
+        done = rye.execute(pinned(workspace, rye))
+    assert done.success, done.error
+    assert server.has_forgotten
+    assert server.asked.count("tools/call") == 1
+
+
+def test_other_calls_are_served_while_a_task_is_followed_beyond_a_restart(
+    workspace: Workspace,
+) -> None:
+    is_back = threading.Event()
+    states: list[Any] = []
+
+    def get(number: int) -> Any:
+        is_back.set() if number > 1 else None
+        return 0 if number == 1 else (states or [task()])[0]
+
+    server = Modern(task(), get)
+    with http_server(server) as recorder, workspace.sync() as rye:
+        server_item(workspace, transport="http", url=recorder.url)
+        ref = pinned(workspace, rye)
+        with ThreadPoolExecutor(1) as calls:
+            followed = calls.submit(rye.execute, ref)
+            assert is_back.wait(20)
+            server.call = SAID
+            other = rye.execute(ref)
+            states.append(task(status="completed", result={"content": []}))
+            assert followed.result().success
+    assert other.data["content"] == SAID["content"]  # type: ignore[index]
+    assert server.asked.count("tools/call") == 2
 
 
 def leave(workspace: Workspace, server: Modern, url: str, count: int) -> None:

@@ -2,8 +2,8 @@
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,12 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from ryecore import CallContext, Rye
+from ryecore import CallContext, ExecutionResult, Rye
+from ryecore.lillux.watching import watch
 from ryecore.mcp_client.authoring import pin_tool, read_declarations
 from ryecore.results import ToolLog, ToolProgress, ToolQuestion
 from tests.mcp_clients import TOKEN, ended, http, stdio_command
+from tests.mcp_items import HTTP, mcp_tool
 from tests.unit.chain.test_channel import HELPER
 from tests.warm_hosts import is_alive
 from tests.workspace import Workspace
@@ -36,15 +38,22 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+OFFERED = ("--tools", "a/*", "--no-verbs")
+
+
+def http_item(workspace: Workspace, url: str) -> None:
+    """The item of a server over HTTP that may ask."""
+    config = {"transport": "http", "url": url, "headers": {"Authorization": f"Bearer {TOKEN}"}}
+    more: dict[str, Any] = {"may_ask": ["elicit"], "executor_id": None, "tool_type": "mcp_server"}
+    workspace.yaml(SERVER, config=config, **more)
+
+
 @contextmanager
 def serving(workspace: Workspace, transport: str) -> Iterator[None]:
     """The item of a server that offers the signed tools of this project: of 2026 over HTTP."""
-    offered = ("--tools", "a/*", "--no-verbs")
-    more: dict[str, Any] = {"may_ask": ["elicit"], "executor_id": None, "tool_type": "mcp_server"}
     if transport == "http":
-        with http(workspace, *offered) as served:
-            token = {"headers": {"Authorization": f"Bearer {TOKEN}"}}
-            workspace.yaml(SERVER, config={"transport": "http", "url": served.url, **token}, **more)
+        with http(workspace, *OFFERED) as served:
+            http_item(workspace, served.url)
             yield
         return
     command, *args = stdio_command()
@@ -52,9 +61,9 @@ def serving(workspace: Workspace, transport: str) -> Iterator[None]:
     workspace.yaml(
         SERVER,
         env_config={"env": {"USER_SPACE": str(workspace.user)}},
-        config={"transport": "stdio", "command": command, "args": [*args, *project, *offered]},
-        **more,
-    )
+        config={"transport": "stdio", "command": command, "args": [*args, *project, *OFFERED]},
+        may_ask=["elicit"], executor_id=None, tool_type="mcp_server",
+    )  # fmt: skip
     yield
 
 
@@ -119,6 +128,56 @@ async def test_a_call_that_is_cancelled_cancels_its_task(
     assert not is_alive(tool)
 
 
+@pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
+async def test_a_task_is_followed_though_its_server_is_started_again(
+    workspace: Workspace, warm: bool
+) -> None:
+    outcome = await outcome_after_a_restart(workspace, warm, OFFERED)
+    assert outcome.success, outcome.error
+    assert '"stdout": "done"' in outcome.data["content"][0]["text"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
+async def test_a_task_that_its_server_no_longer_knows_leaves_its_effect_unknown(
+    workspace: Workspace, warm: bool
+) -> None:
+    less = (*OFFERED, "--grant", "rye.execute.tool.a.*")  # other grants are another client
+    outcome = await outcome_after_a_restart(workspace, warm, less)
+    assert outcome.effect_unknown
+    assert "Task not found" in str(outcome.error)
+    assert not left(workspace)
+
+
+async def outcome_after_a_restart(
+    workspace: Workspace, warm: bool, again: Sequence[str]
+) -> ExecutionResult:
+    """The outcome of a call whose server is killed, and started again, while it is a task."""
+    pid, release = workspace.project / "pid", workspace.project / "release"
+    for fifo in (pid, release):
+        os.mkfifo(fifo)
+    workspace.shell("a/waits", 'echo $$ > "$1/pid"; cat "$1/release"', task_support="optional")
+    outcomes: list[ExecutionResult] = []
+    with ExitStack() as servers:
+        served = servers.enter_context(http(workspace, *OFFERED))
+        http_item(workspace, served.url)
+        async with workspace.open() as rye:
+            listed = (await rye.execute(f"tool:{SERVER}")).raise_for_status().data["tools"]  # type: ignore[index]
+            ref = mcp_tool(workspace, "a__waits", runtime=HTTP, declared=listed[0], warm=warm)
+
+            async def call() -> None:
+                outcomes.append(await rye.execute(ref, timeout_s=50))
+
+            async with anyio.create_task_group() as calls:
+                calls.start_soon(call)
+                await anyio.to_thread.run_sync(pid.read_text)
+                await noted(workspace)
+                served.process.kill()
+                await anyio.to_thread.run_sync(served.process.wait)
+                servers.enter_context(http(workspace, *again, port=served.port))
+                await anyio.to_thread.run_sync(release.write_text, "done")
+    return outcomes[0]
+
+
 async def test_a_task_that_takes_too_long_is_cancelled(workspace: Workspace) -> None:
     workspace.shell("a/waits", "exec sleep 1000", task_support="optional")
     with serving(workspace, "http"):
@@ -147,11 +206,25 @@ def left(workspace: Workspace) -> list[Path]:
     return [*(workspace.user / ".ai/state/mcp/tasks").rglob("*.json")]
 
 
+async def noted(workspace: Workspace, *, some: bool = True) -> None:
+    """Wait until some task is noted, or none."""
+    tasks = workspace.user / ".ai/state/mcp/tasks"
+
+    def folders() -> list[Path]:
+        above = [one for one in tasks.parents if one.is_relative_to(workspace.root)]
+        return [one for one in (*above, tasks, *tasks.glob("*")) if one.is_dir()]
+
+    with anyio.fail_after(20):
+        while bool(left(workspace)) != some:
+            watched = folders()
+            async with watch(*watched) as changes:
+                if bool(left(workspace)) != some and watched == folders():
+                    await changes.changed()
+
+
 async def forgotten(workspace: Workspace) -> None:
     """Wait until no task is noted, which the connector ends a moment after its tool."""
-    with anyio.fail_after(20):
-        while left(workspace):
-            await anyio.sleep(0.01)
+    await noted(workspace, some=False)
 
 
 def connectors_of(workspace: Workspace) -> list[int]:
@@ -185,9 +258,7 @@ async def test_a_task_whose_waiting_process_was_killed_is_cancelled_and_told(
             async with anyio.create_task_group() as calls:
                 calls.start_soon(call)
                 tool = int(await anyio.to_thread.run_sync(fifo.read_text))
-                with anyio.fail_after(5):
-                    while not left(workspace):
-                        await anyio.sleep(0.01)
+                await noted(workspace)
                 (file,) = left(workspace)
                 assert file.stat().st_mode & 0o077 == 0
                 assert file.parent.stat().st_mode & 0o077 == 0

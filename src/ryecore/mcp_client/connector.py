@@ -13,17 +13,15 @@ import json
 import logging
 import os
 import signal
-import socket
 import sys
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
-from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from ryecore.errors import McpError, MetadataError, RyeError
@@ -35,9 +33,10 @@ from ryecore.mcp_client.pins import PinnedTool, read_tool
 from ryecore.mcp_client.program import ServerSetting, secrets_of, start_program
 from ryecore.mcp_client.sdk import import_client
 from ryecore.mcp_client.servers import Server, StdioServer, fill_in, read_server
+from ryecore.mcp_client.service import Service
 from ryecore.mcp_client.task_files import OpenTasks
 from ryecore.mcp_client.tokens import TokenFile, may_carry_tokens
-from ryecore.mcp_client.wire import Kind, encode_json, error_document, receive_frame
+from ryecore.mcp_client.wire import START_STEP, encode_json, error_document
 from ryecore.policy.environment import is_short_listed
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ def main(arguments: Sequence[str]) -> int:
         _print(document)
     else:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the host, too
-        anyio.run(serve_calls, request, watchdog)
+        anyio.run(_serve_calls, request, watchdog)
     watchdog.dismiss()
     return 0
 
@@ -179,11 +178,19 @@ def main(arguments: Sequence[str]) -> int:
 async def _serve_once(request: Request, watchdog: Watchdog) -> Mapping[str, object]:
     try:
         arguments = _read_arguments(sys.stdin.buffer.read()) if request.tool else {}
-        _, opened = prepare_session(request, watchdog)
-        async with opened as session:
-            return await execute_request(request, session, arguments)
     except RyeError as error:
         return error_document(error)
+    service = Service(partial(prepare_session, request, watchdog))
+    document = await service.serve_one(lambda session: execute_request(request, session, arguments))
+    if document is None:
+        document = error_document(
+            McpError(
+                f"The MCP server '{request.server}' broke off before the call was sent.",
+                next_step=START_STEP,
+                server=request.server,
+            )
+        )
+    return document
 
 
 def _read_arguments(payload: bytes) -> dict[str, Any]:
@@ -202,166 +209,30 @@ def _print(document: Mapping[str, object]) -> None:
     sys.stdout.buffer.flush()
 
 
-_REFUSING_S: Final = 5.0
-
-
-class _Service:
-    """The calls of a kept connector, and the session that serves them once it is open."""
-
-    def __init__(self, whole: anyio.CancelScope) -> None:
-        self._whole = whole
-        self._is_settled = anyio.Event()
-        self.lines = Lines()
-        self._session: ServerSession | None = None
-        self._refusal: RyeError | None = None
-        self._ping_done: anyio.Event | None = None
-        """Set once the server has answered a ping or was given up; None while no ping is open."""
-        self._is_pinging = False
-        self._calls = 0
-        self._last_call = anyio.current_time()
-
-    async def accept(self, control: socket.socket, calls: TaskGroup) -> None:
-        """Accept calls until the host is gone, then end everything."""
-        while True:
-            await anyio.wait_readable(control)
-            message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
-            if not message:
-                self._whole.cancel()
-                return
-            for descriptor in descriptors:
-                calls.start_soon(self._serve, socket.socket(fileno=descriptor))
-
-    async def end_when_idle(self, idle_s: float) -> None:
-        """Wait until there was no call for a while, then end everything."""
-        while True:
-            left_s = self._last_call + idle_s - anyio.current_time()
-            if not self._calls and left_s <= 0:
-                self._whole.cancel()
-            await anyio.sleep(idle_s if self._calls else left_s)
-
-    async def keep_session(self, request: Request, watchdog: Watchdog) -> None:
-        """Keep the session open as long as the server can be used."""
-        try:
-            server, opened = prepare_session(request, watchdog, self.lines)
-            async with opened as session, anyio.create_task_group() as waiting:
-                self._session = session
-                self._is_settled.set()
-                waiting.start_soon(self.end_when_idle, server.idle_timeout_s)
-                await session.until_broken()
-                self._session = None  # new calls can't wait until it is closed
-                waiting.cancel_scope.cancel()
-        except RyeError as error:
-            self._refusal = error
-        finally:
-            self._session = None
-            self._is_settled.set()
-
-    async def _serve(self, connection: socket.socket) -> None:
-        self._calls += 1
-        try:
-            with connection, suppress(OSError):  # the host may have left
-                connection.setblocking(False)
-                frame = await receive_frame(connection)
-                if frame is not None:
-                    call = json.loads(frame[1])
-                    line = HostLine(connection, call.get("can") or {})
-                    self.lines.add(line)
-                    try:
-                        await self._serve_unless_left(line, call)
-                    finally:
-                        self.lines.remove(line)
-        finally:
-            self.lines.is_called.set()
-            self._calls -= 1
-            self._last_call = anyio.current_time()
-
-    async def _serve_unless_left(self, line: HostLine, call: Mapping[str, Any]) -> None:
-        is_answered = False
-        async with anyio.create_task_group() as group:
-
-            async def listen_until_host_left() -> None:
-                await line.listen()
-                self._pause_calls()
-                group.cancel_scope.cancel()
-
-            group.start_soon(listen_until_host_left)
-            with suppress(OSError):  # the host may have left, which ends this call alone
-                await self._execute(line, call)
-                is_answered = True
-            group.cancel_scope.cancel()
-        if self._session is not None and self._session.may_hang:
-            self._pause_calls()
-        how = "timed out" if is_answered else "was cancelled"
-        await self._ping_if_paused(f"stopped answering after a call {how}")
-
-    def _pause_calls(self) -> None:
-        """Pause calls that have not been sent until it is known whether the server answers."""
-        if self._ping_done is None:
-            self._ping_done = anyio.Event()
-
-    async def _ping_if_paused(self, problem: str) -> None:
-        """While calls are paused, ping the server, and give it up where it doesn't answer."""
-        session, again = self._session, self._ping_done
-        if again is None or self._is_pinging:
-            return
-        self._is_pinging = True
-        try:
-            if session is not None:
-                session.may_hang = False
-                if not await session.answers_ping():
-                    self._session = None
-                    session.give_up(problem)
-        finally:
-            self._is_pinging, self._ping_done = False, None
-            again.set()
-
-    async def _execute(self, line: HostLine, call: Mapping[str, Any]) -> None:
-        await self._is_settled.wait()
-        while self._ping_done is not None:
-            await self._ping_done.wait()
-        session = self._session
-        if session is None:
-            if self._refusal is not None:
-                await line.send(b"R", encode_json(error_document(self._refusal)))
-            return
-
-        async def begin() -> None:
-            await line.send(b"B")
-
-        arguments = call["args"]
-        try:
-            request = _read_call(tuple(arguments[arguments.index(sys.argv[0]) + 1 :]))
-            document = await execute_request(request, session, call["params"], begin, line)
-        except RyeError as error:
-            # Where the server broke off meanwhile, another one may take the call.
-            kind: Kind = b"A" if session.is_broken else b"R"
-            await line.send(kind, encode_json(error_document(error)))
-        else:
-            await line.send(b"D", encode_json(document))
-
-
 @lru_cache(maxsize=1024)
 def _read_call(arguments: tuple[str, ...]) -> Request:
     return read_request(arguments)
 
 
-async def serve_calls(request: Request, watchdog: Watchdog) -> None:
+async def _serve_calls(request: Request, watchdog: Watchdog) -> None:
     """Serve calls until the host is gone, no call comes, or the server breaks off."""
-    with (
-        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control,
-        anyio.CancelScope() as whole,
-    ):
-        control.connect(f"\0{request.keep}")
-        control.setblocking(False)
-        service = _Service(whole)
-        async with anyio.create_task_group() as accepting:
-            async with anyio.create_task_group() as calls:
-                accepting.start_soon(service.accept, control, calls)
-                await service.keep_session(request, watchdog)
-                # Waiting calls, and a first one on its way, still get the reason; not for long.
-                whole.deadline = anyio.current_time() + _REFUSING_S
-                await service.lines.is_called.wait()
-            accepting.cancel_scope.cancel()
+    service: Service
+
+    def open_session() -> tuple[Server, "AbstractAsyncContextManager[ServerSession]"]:
+        return prepare_session(request, watchdog, service.lines)
+
+    async def execute(
+        call: Mapping[str, Any],
+        session: "ServerSession",
+        begin: Callable[[], Awaitable[None]],
+        line: HostLine,
+    ) -> Mapping[str, object]:
+        arguments = call["args"]
+        wanted = _read_call(tuple(arguments[arguments.index(sys.argv[0]) + 1 :]))
+        return await execute_request(wanted, session, call["params"], begin, line)
+
+    service = Service(open_session)
+    await service.serve(f"\0{request.keep}", execute)
 
 
 def prepare_session(

@@ -26,6 +26,7 @@ __all__ = [
     "TrackedStream",
     "agree_on_version",
     "await_response",
+    "is_closed",
     "reason_of",
 ]
 
@@ -117,7 +118,7 @@ async def _try(ask: Callable[[], Awaitable[object]], peer: Peer) -> Exception | 
     except (MCPError, *MALFORMED_RESPONSE) as error:
         return error
     except McpError as broke:
-        if isinstance(refused := broke.__cause__, MCPError) and not _is_closed(refused):
+        if isinstance(refused := broke.__cause__, MCPError) and not is_closed(refused):
             problem = f"can't be used: {_refusal_of(refused)}; then it {peer.problem}"
             raise peer.error(problem, _versions_step(refused)) from None
         raise
@@ -170,14 +171,14 @@ async def await_response(peer: Peer, ask: Callable[[], Awaitable[T]]) -> T:
         group.cancel_scope.cancel()
     if responses:
         return responses[0]
-    if isinstance(error, MCPError) and _is_closed(error):
+    if isinstance(error, MCPError) and is_closed(error):
         peer.fail(f"broke off: {error.error.message}")
     if peer.broken.is_set() or error is None:
         raise peer.error(peer.problem) from error
     raise error
 
 
-def _is_closed(error: MCPError) -> bool:
+def is_closed(error: MCPError) -> bool:
     """Return whether the SDK reports a closed connection; servers use the same code otherwise."""
     return error.error.code == CONNECTION_CLOSED and error.error.message == "Connection closed"
 

@@ -128,7 +128,8 @@ class Peer:
     """The server at the other end of a connection.
 
     `broken` is set once it can't be used any more, with `problem` and `next_step` to say why.
-    Errors leave out the `secrets`. `drain` reads what it has written beside the protocol already.
+    Errors leave out the `secrets`. `is_away` says that it could not be reached the last time, or
+    that a gateway said so. `drain` reads what it has written beside the protocol already.
     """
 
     name: str
@@ -136,6 +137,7 @@ class Peer:
     broken: anyio.Event = field(factory=anyio.Event)
     problem: str = ""
     next_step: str = ""
+    is_away: bool = False
     pending: PendingRequests = field(factory=PendingRequests)
     drain: Callable[[], None] = _nothing
     _outputs: list[Output] = field(init=False, factory=list)
@@ -202,6 +204,7 @@ class Peer:
             next_step=next_step or self.next_step or _AT_FAULT_STEP,
             server=self.name,
             **({"stderr": stderr} if stderr else {}),
+            **({"is_away": True} if self.is_away else {}),
         )
 
     def without_secrets(self, text: str) -> str:

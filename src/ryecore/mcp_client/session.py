@@ -45,6 +45,7 @@ from ryecore.mcp_client.exchange import (
     await_response,
     reason_of,
 )
+from ryecore.mcp_client.followed import FollowedTask, TaskInterrupted
 from ryecore.mcp_client.peer import Output, Peer, PendingRequest
 from ryecore.mcp_client.pins import PinnedTool, ToolDeclaration, check_pin
 from ryecore.mcp_client.questions import Questions, answer_questions
@@ -179,22 +180,56 @@ class ServerSession:
 
         It has `success`, `content`, and `structured_content` or `error` where there is one. `begin`
         is awaited right before the call is sent; from then on it may have effects. `line` leads
-        to the call's host. An McpError means that the call didn't run.
+        to the call's host.
+
+        Raises:
+            McpError: The call didn't run.
+            TaskInterrupted: It became a task, and this session has broken off; see `resume`.
         """
         listed = await self.tools()
         check_pin(tool, {name: declaration_of(one) for name, one in listed.items()})
         offered = listed[tool.declaration.name]
         await begin()
-        with self._peer.pending.track() as request, self._peer.collecting() as output:
+        held: list[FollowedTask] = []
+
+        async def work(options: Mapping[str, Any]) -> CallToolResult:
+            return await self._call(offered, arguments, options, held)
+
+        with self._peer.pending.track() as request:
+            return await self._document_of(work, offered.output_schema, request, line, held)
+
+    async def resume(self, task: FollowedTask, line: "HostLine | None" = None) -> dict[str, object]:
+        """Return the document of a call whose task was followed in a session that has broken off.
+
+        Raises:
+            TaskInterrupted: This session has broken off, too.
+        """
+
+        async def work(_: Mapping[str, Any]) -> CallToolResult:
+            return await self._tasks.finish(task)
+
+        sent = PendingRequest(is_sent=True)
+        return await self._document_of(work, task.output_schema, sent, line, [task])
+
+    async def _document_of(
+        self,
+        work: Callable[[Mapping[str, Any]], Awaitable[CallToolResult]],
+        output_schema: Mapping[str, Any] | None,
+        request: PendingRequest,
+        line: "HostLine | None",
+        held: list[FollowedTask],
+    ) -> dict[str, object]:
+        """Return the document of the result that `work` waits for; `held` gets its task."""
+        with self._peer.collecting() as output:
             try:
                 with self._questions.of(line) as options:
-                    result = await await_response(
-                        self._peer, lambda: self._call(offered, arguments, options)
-                    )
-                await check_output(offered.output_schema, result)
+                    result = await await_response(self._peer, lambda: work(options))
+                await check_output(output_schema, result)
             except McpError:
                 if not request.may_have_run:
                     raise
+                if held and held[0].is_open:
+                    raise TaskInterrupted(held[0]) from None
                 spoilt = self._peer.error(f"{self._peer.problem}; {_UNKNOWN_EFFECT}")
                 return _broken_off(str(spoilt))
             except MCPError as error:
@@ -202,18 +237,29 @@ class ServerSession:
             except MALFORMED_RESPONSE as problem:
                 spoilt = self._peer.error(f"answered badly: {reason_of(problem)}")
                 return _broken_off(str(spoilt))
+            except BaseException:  # nobody waits any more
+                for task in held:
+                    task.close()
+                raise
             return _document(result, output)
 
     async def _call(
-        self, tool: Tool, arguments: Mapping[str, Any], options: Mapping[str, Any]
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        options: Mapping[str, Any],
+        held: list[FollowedTask],
     ) -> CallToolResult:
         name = tool.name
+
+        async def follow(created: CreatedTask | CreateTaskResult) -> CallToolResult:
+            held.append(self._tasks.begin(created, tool, self._timeout_s))
+            return await self._tasks.finish(held[0])
+
         if self._tasks.must_ask_for(tool):
             with self._questions.followed(options) as token:
                 first = await self._client.call_as_task(name, arguments, self._timeout_s, token)
-                if isinstance(first, CallToolResult):
-                    return first
-                return await self._tasks.finish(first, name, self._timeout_s)
+                return first if isinstance(first, CallToolResult) else await follow(first)
 
         async def send(responses: InputResponses | None, state: str | None) -> Result:
             answer: Any = await self._client.call_tool(
@@ -227,7 +273,7 @@ class ServerSession:
         if isinstance(result, InputRequiredResult):
             result = await answer_questions(self._client, result, send)
         if isinstance(result, CreatedTask):
-            return await self._tasks.finish(result, name, self._timeout_s)
+            return await follow(result)
         return cast("CallToolResult", result)
 
     def _failed(
@@ -256,6 +302,11 @@ class ServerSession:
                 pass  # an answer it is
             return True
         return False
+
+    @property
+    def open_tasks(self) -> frozenset[FollowedTask]:
+        """The tasks that calls wait for, and that outlive this session."""
+        return self._tasks.open
 
     def give_up(self, problem: str) -> None:
         """Mark the server as unusable."""

@@ -7,7 +7,6 @@ Source: https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities
 https://modelcontextprotocol.io/seps/2663-tasks-extension.
 """
 
-from contextlib import nullcontext
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -38,9 +37,11 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
+from ryecore.mcp_client.exchange import is_closed
+from ryecore.mcp_client.followed import AWAY_S, FollowedTask
 from ryecore.mcp_client.peer import Peer
 from ryecore.mcp_client.questions import Questions
-from ryecore.mcp_client.task_files import KeptTask, OpenTasks
+from ryecore.mcp_client.task_files import OpenTasks
 
 __all__ = ["CREATED_TASK", "EXTENSION", "CreatedTask", "TaskCalls", "TaskLost"]
 
@@ -151,6 +152,7 @@ class TaskCalls:
         self._peer = peer
         self._questions = questions
         self._files = files
+        self._open: set[FollowedTask] = set()
 
     @property
     def _is_modern(self) -> bool:
@@ -168,49 +170,60 @@ class TaskCalls:
             "optional", "required",
         )  # fmt: skip
 
-    async def finish(
-        self, created: CreatedTask | CreateTaskResult, tool: str, timeout_s: float | None
-    ) -> CallToolResult:
+    @property
+    def open(self) -> frozenset[FollowedTask]:
+        """The tasks that calls wait for, and that outlive this session."""
+        self._open = {one for one in self._open if one.is_open}
+        return frozenset() if self._files is None else frozenset(self._open)
+
+    def begin(
+        self, created: CreatedTask | CreateTaskResult, tool: Tool, timeout_s: float | None
+    ) -> FollowedTask:
+        """Take a task that a call became, to be followed until it is closed.
+
+        Raises:
+            RuntimeError: Its id is too long.
+        """
+        first = created.task if isinstance(created, CreateTaskResult) else created
+        if len(first.task_id) > _MAX_ID_CHARS:
+            raise RuntimeError(f"the id of its task has {len(first.task_id)} characters")
+        state = _Task.model_validate(first.model_dump(mode="json", by_alias=True), by_name=False)
+        if state.has_ended and self._is_modern:  # tasks/get alone has its result
+            state = state.model_copy(update={"status": "working"})
+        kept = None if self._files is None else self._files.keep(first.task_id, tool.name)
+        schema = tool.output_schema
+        return FollowedTask(first.task_id, schema, state, kept, timeout_s, _Answers())
+
+    async def finish(self, task: FollowedTask) -> CallToolResult:
         """Wait for the result of a task. Where nobody waits any more, the task is cancelled.
+
+        Where the session has broken off, it stays open, so that another one can follow it.
 
         Raises:
             TaskLost: It took too long, or can't be followed, answered, or asked for its result.
             MCPError: It failed, or was cancelled by the server.
-            RuntimeError: Its id is too long.
         """
-        first = created.task if isinstance(created, CreateTaskResult) else created
-        task_id = first.task_id
-        if len(task_id) > _MAX_ID_CHARS:
-            raise RuntimeError(f"the id of its task has {len(task_id)} characters")
-        task = _Task.model_validate(first.model_dump(mode="json", by_alias=True), by_name=False)
-        if task.has_ended and self._is_modern:  # tasks/get alone has its result
-            task = task.model_copy(update={"status": "working"})
-        kept = None if self._files is None else self._files.keep(task_id, tool)
-        with kept or nullcontext():
-            return await self._finish(task, task_id, kept, timeout_s)
-
-    async def _finish(
-        self, task: _Task, task_id: str, kept: KeptTask | None, timeout_s: float | None
-    ) -> CallToolResult:
         is_settled = False
+        self._open.add(task)
         try:
-            with anyio.fail_after(timeout_s), self._peer.pending.track():
-                result = await self._follow(task, task_id)
+            with anyio.fail_after(task.deadline - anyio.current_time()):
+                with self._peer.pending.track():
+                    result = await self._follow(task)
             is_settled = True
         except TimeoutError:
             raise TaskLost(
-                REQUEST_TIMEOUT, f"the task {task_id} did not end within {timeout_s:g} s"
+                REQUEST_TIMEOUT, f"the task {task.task_id} did not end within {task.timeout_s:g} s"
             ) from None
         except _TaskEnded:
             is_settled = True
             raise
         except MCPError as error:
+            if is_closed(error):
+                self._peer.fail(f"broke off: {error.error.message}")
             raise TaskLost.from_error_data(error.error) from None
         finally:
-            if not is_settled:
-                is_settled = await self._cancel(task_id)
-            if kept is not None and is_settled:
-                kept.forget()
+            if is_settled or not self._peer.broken.is_set() or self._files is None:
+                task.close(is_settled=is_settled or await self._cancel(task.task_id))
         return result
 
     async def settle_left(self) -> None:
@@ -230,32 +243,31 @@ class TaskCalls:
             if anyio.current_time() >= until:
                 return
 
-    async def _follow(self, task: _Task, task_id: str) -> CallToolResult:
-        answers = _Answers()
-        told, began, changes = "", anyio.current_time(), 0
+    async def _follow(self, followed: FollowedTask) -> CallToolResult:
+        task: _Task = followed.state
         polls, results = _Faults(), _Faults()
         while not task.has_ended:
-            if task.message and task.message != told:
-                told, changes = task.message, changes + 1
-                await self._questions.progress(changes, None, told)
+            if task.message and task.message != followed.told:
+                followed.told, followed.changes = task.message, followed.changes + 1
+                await self._questions.progress(followed.changes, None, task.message)
             if task.status == "input_required":
                 if self._is_modern:
-                    await self._answer(task, task_id, answers)
-                elif result := await self._legacy_result(task_id, results):
+                    await self._answer(task, followed.task_id, followed.answers)
+                elif result := await self._legacy_result(followed.task_id, results):
                     return result  # it asked by the request for it, and then ended
-            if task.ttl_s is not None and anyio.current_time() - began > task.ttl_s:
+            if task.ttl_s is not None and anyio.current_time() - followed.began > task.ttl_s:
                 raise MCPError(
                     INVALID_REQUEST,
-                    f"the server keeps the task {task_id} for only {task.ttl_s:g} s",
+                    f"the server keeps the task {followed.task_id} for only {task.ttl_s:g} s",
                 )
             await anyio.sleep(task.pause_s)
             try:
-                task = await self._get(task_id)
+                followed.state = task = await self._get(followed.task_id)
             except MCPError as error:
-                polls.note(error)
+                polls.note(error, is_away=self._peer.is_away)
             else:
                 polls = _Faults()
-        return await self._outcome(task, task_id, results)
+        return await self._outcome(task, followed.task_id, results)
 
     async def _outcome(self, task: _Task, task_id: str, faults: "_Faults") -> CallToolResult:
         if not self._is_modern:
@@ -276,7 +288,7 @@ class TaskCalls:
         try:
             return await self._result(task_id)
         except MCPError as error:
-            faults.note(error)
+            faults.note(error, is_away=self._peer.is_away)
             return None
 
     async def _legacy_failure(self, task_id: str) -> CallToolResult:
@@ -346,12 +358,17 @@ class _Faults:
 
     def __init__(self) -> None:
         self._count = 0
+        self._began = anyio.current_time()
 
-    def note(self, error: MCPError) -> None:
-        """Count an error, and raise it where it is one too many, or says that there is no task."""
+    def note(self, error: MCPError, *, is_away: bool = False) -> None:
+        """Count an error, and raise it where it is one too many, or says that there is no task.
+
+        With `is_away`, a gateway has answered for the server, which may be started again.
+        """
         if error.error.code in _FINAL:
             raise error
-        self.count(error)
+        if not is_away or anyio.current_time() - self._began > AWAY_S:
+            self.count(error)
 
     def count(self, error: MCPError) -> None:
         """Count an error, and raise it where it is one too many."""
