@@ -397,6 +397,29 @@ async def test_an_upgrade_and_a_settlement_of_an_earlier_version_wait_in_no_circ
         assert upgrading.result() == len(MIGRATIONS)
 
 
+async def test_a_row_names_the_machine_that_claimed_it_without_a_statement_more(
+    store: ThreadStore, state: str, other: Any
+) -> None:
+    """A process of an earlier version doesn't say its machine, and one of a queue comes later."""
+    register = "INSERT INTO threads (thread_id, item_id, root_id, created_at, updated_at, queue) {}"
+    for thread_id in ("old", "queued"):
+        row = f"VALUES ('{thread_id}', 'x', '{thread_id}', '2026-01-01', '2026-01-01', 'default')"
+        other.execute(register.format(row))
+    claim = "UPDATE threads SET status = 'running', boot_id = %s, pid_namespace = 1, pid = 2,"
+    claim += " start_ticks = 3 WHERE thread_id = %s"
+    other.execute(claim, ("boot", "old"))
+    settings = "-c ryecore.boot=boot -c ryecore.host=gpu\\ 7"
+    address, _, schema = state.partition("&schema=")
+    path = f"-c search_path={schema} {settings}"
+    with psycopg.connect(address, autocommit=True, options=path) as elsewhere:
+        elsewhere.execute(claim, ("boot", "queued"))
+        made = register.format("VALUES ('made', 'x', 'made', '2026-01-01', '2026-01-01', NULL)")
+        elsewhere.execute(made)
+        elsewhere.execute(claim, ("another boot", "made"))
+    hosts = [(await store.registry.get_thread(one)).host for one in ("old", "queued", "made")]
+    assert hosts == [None, "gpu 7", None]
+
+
 async def test_text_that_the_server_cannot_hold_is_refused(store: ThreadStore) -> None:
     await store.registry.register("a", "directive:acme/x")
     with pytest.raises(InputError, match="NUL"):

@@ -14,7 +14,7 @@ from ryecore.frozen import frozen
 from ryecore.lillux.processes import current_process
 from ryecore.state.approvals import approvals_by_thread
 from ryecore.state.model import ThreadRecord, ThreadRecords
-from ryecore.state.owners import can_be_looked_at
+from ryecore.state.owners import can_be_looked_at, host_name
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
@@ -42,8 +42,8 @@ class ThreadReport(Rendered):
             isn't known, in units of 1e-8 USD.
         on_node: What its node says of it, with the threads below it there; None unless it runs
             on a node.
-        machine: What runs its process, where that isn't this machine: the name of its worker's
-            machine, else `another machine` or `another container`.
+        machine: What runs its process, or has run it, where that isn't this machine or the state is
+            shared: the name of the machine, else `another machine` or `another container`.
         resumed_by: The ids of the threads that resumed it after its process died, oldest first.
     """
 
@@ -152,10 +152,15 @@ class ThreadReport(Rendered):
 
 
 async def _machine_of(store: "ThreadStore", record: ThreadRecord) -> str | None:
-    """Return what runs a thread's process, where that isn't this machine."""
+    """Return what runs or ran a thread's process, where that may not be this machine."""
     owner, here = record.owner, current_process()
-    if owner is None or can_be_looked_at(owner, here):
+    if owner is None:
+        is_known = record.host == host_name() and store.queue is None
+        return None if is_known else record.host
+    if can_be_looked_at(owner, here):
         return None
+    if record.host is not None:
+        return record.host
     for worker in () if store.queue is None else await store.queue.workers():
         if worker.process == owner:
             return worker.host

@@ -257,6 +257,8 @@ class ThreadRecord(Rendered):
         labels: Its labels, such as its tenant and user.
         queue: The queue whose workers run it; None for a run that its caller's process runs.
         approvals: The calls of its tools that wait for a person's approval.
+        host: The name of the machine, or container, whose process runs it, or has run it; None
+            where none has begun, or a version wrote the row that didn't keep it.
     """
 
     thread_id: str
@@ -287,6 +289,7 @@ class ThreadRecord(Rendered):
     labels: Mapping[str, str] = field(factory=dict)
     queue: str | None = None
     approvals: "tuple[ThreadApproval, ...]" = ()
+    host: str | None = None
 
     @property
     def ended(self) -> bool:
@@ -321,6 +324,7 @@ class ThreadRecord(Rendered):
             "updated_at": self.updated_at,
             "completed_at": self.completed_at,
             "pid": self.pid,
+            "host": self.host,
             "model": self.model,
             **self.cost.to_dict(),
             "spawn_count": self.spawn_count,

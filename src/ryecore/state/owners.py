@@ -34,6 +34,7 @@ __all__ = [
     "Moment",
     "can_be_looked_at",
     "ended_if_abandoned",
+    "host_name",
     "is_abandoned",
     "is_lost",
     "lacks_follower",
@@ -121,6 +122,11 @@ def _lacks_owner(record: ThreadRecord, now: Moment | None) -> bool:
     if record.ended:
         return False
     return is_lost(record.owner, record.lease_until, record.lease_machine_s, now)
+
+
+def host_name() -> str:
+    """Return the name of this machine, or of the container in which this process runs."""
+    return os.uname().nodename
 
 
 def is_lost(

@@ -269,5 +269,7 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     ),
     # The queue whose workers run a thread, where machines share the state.
     ("ALTER TABLE threads ADD COLUMN queue TEXT",),
+    # The machine whose process runs a thread, or has run it.
+    ("ALTER TABLE threads ADD COLUMN host TEXT",),
 )
 """The statements that upgrade each version of the file's schema to the next."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from ryecore.convert.json_text import make_encoder
 from ryecore.errors import InputError, LimitReached, StateError, ThreadConflict
-from ryecore.lillux.processes import ProcessId
+from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.accounts import close_account, open_account
 from ryecore.state.model import (
     Cost,
@@ -22,7 +22,7 @@ from ryecore.state.model import (
     has_ended,
     thread_not_found,
 )
-from ryecore.state.owners import LEASE_S, lacks_follower, moment
+from ryecore.state.owners import LEASE_S, host_name, lacks_follower, moment
 from ryecore.state.refusals import id_taken
 from ryecore.state.schema import BELOW_AND_AFTER, ENDED, NOW, below
 from ryecore.state.statements import DatabaseTime, Row, Statements
@@ -146,6 +146,7 @@ def _record_of(row: Row) -> ThreadRecord:
         place=None if node is None else RemotePlace(row["remote"], node),
         labels=labels,
         queue=row["queue"],
+        host=row["host"] if row["pid"] is not None else None,
     )
 
 
@@ -290,7 +291,8 @@ def end_abandoned(run: Statements, record: ThreadRecord) -> None:
 
 
 _LEASE: Final = ("lease_until", "lease_machine_s")
-_ALL: Final = ("boot_id", "pid_namespace", "pid", "start_ticks", "time_namespace", *_LEASE)
+_PROCESS: Final = ("boot_id", "pid_namespace", "pid", "start_ticks", "time_namespace")
+_ALL: Final = (*_PROCESS, "host", *_LEASE)
 
 OWNERSHIP: Final = ", ".join(_ALL)
 """The columns of an owner and its lease, as a list for INSERT."""
@@ -312,7 +314,14 @@ CLAIM: Final = (
 
 def ownership(process: ProcessId) -> tuple[object, ...]:
     """Return a process and a new lease, as the values of `OWNERSHIP`."""
-    return (*columns(process), *new_lease())
+    return (*columns(process), _host_of(process), *new_lease())
+
+
+def _host_of(process: ProcessId) -> str | None:
+    """Return the name of a process's machine, if it is this one."""
+    here = current_process()
+    is_here = (process.boot_id, process.pid_namespace) == (here.boot_id, here.pid_namespace)
+    return host_name() if is_here else None
 
 
 def new_lease() -> tuple[DatabaseTime, float]:
@@ -348,7 +357,7 @@ _INSERT: Final = (
     "INSERT INTO threads (thread_id, item_id, parent_id, root_id, model, limits, chain_root_id,"
     " continuation_of, cancel_requested, kill_requested, labels, queue, created_at, updated_at,"
     f" {OWNERSHIP}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NOW}, {NOW},"
-    " ?, ?, ?, ?, ?, ?, ?)"
+    " ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (thread_id) DO NOTHING RETURNING created_at"
 )
 
@@ -386,6 +395,7 @@ def insert_row(
             *(thread_id, item_id, parent_id, root_id, model, written, chain_root_id),
             *(continued, *requests, as_json(dict(labels)) if labels else None, queue),
             *(NO_OWNER if owner is None else columns(owner)),
+            None if owner is None else _host_of(owner),
             *lease,
         ),
     ).fetchone()
@@ -446,6 +456,7 @@ def created_record(
         limits=None if limits is None else dict(limits),
         labels=dict(labels),
         queue=queue,
+        host=None if owner is None else _host_of(owner),
     )
 
 

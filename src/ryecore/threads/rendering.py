@@ -358,10 +358,10 @@ def render_thread(
 ) -> StyledText:
     """Render a thread and its result, with its children and the ids of its whole chain.
 
-    Its process is of this machine unless another one is named, and the folder None where this one
-    has none. While it runs on a node, its use is what the node says. Assumed spend, in units of
-    1e-8 USD, is marked. `resumed_by` are the ids of the threads that resumed it after its process
-    died.
+    Its process runs, or ran, on this machine unless another one is named, and the folder is None
+    where this one has none. While it runs on a node, its use is what the node says. Assumed spend,
+    in units of 1e-8 USD, is marked. `resumed_by` are the ids of the threads that resumed it after
+    its process died.
     """
     text = StyledText()
     text.line(*thread_line(record))
@@ -369,6 +369,8 @@ def render_thread(
     if record.pid is not None:
         where = "" if machine is None else f"  of {to_one_line(machine)}"
         text.line(("  process ", "dim"), f"{record.pid}{where}")
+    elif machine is not None:
+        text.line(("  ran on  ", "dim"), to_one_line(machine))
     if folder is not None:
         text.line(("  folder  ", "dim"), str(folder))
     if record.queue is not None:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -53,6 +55,17 @@ def test_waiting_can_end_before_the_thread_does(workspace, run):
     assert "completed" not in done.out
     killed = run("threads", "kill", thread_id[:8], "--json")
     assert killed.json["threads"][0]["status"] == "killed"
+
+
+def test_a_thread_is_shown_with_the_machine_that_ran_it_where_that_is_another_one(workspace, run):
+    thread_id = launched(workspace, run)
+    run("threads", "wait", thread_id)
+    assert run("threads", "show", thread_id, "--json").json["host"] == os.uname().nodename
+    assert "ran on" not in run("threads", "show", thread_id).out
+    with closing(sqlite3.connect(next(workspace.root.rglob("threads.db")))) as database, database:
+        database.execute("UPDATE threads SET host = 'gpu\x1b7'")
+    assert "  ran on  gpu\ufffd7\n" in run("threads", "show", thread_id).out
+    assert run("threads", "show", thread_id, "--json").json["machine"] == "gpu\x1b7"
 
 
 def test_the_list_is_what_runs_and_all_is_all(workspace, run):

@@ -3,11 +3,14 @@
 Source: decisions 38 and 77; ADR 039.
 """
 
+import re
 from typing import Any, Final
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from ryecore.lillux.processes import current_process
+from ryecore.state.owners import host_name
 from ryecore.state.postgres.address import PostgresAddress, address_refused
 
 __all__ = ["connect"]
@@ -26,6 +29,9 @@ _SETTINGS: Final = {
     "idle_in_transaction_session_timeout": "15s",
 }
 
+_SPACING: Final = re.compile(r"[\\\s]")
+"""The characters that separate the options of a connection."""
+
 
 def connect(address: PostgresAddress, place: str) -> "psycopg.Connection[Any]":
     """Return a new connection to the schema of an address, which the caller closes.
@@ -38,7 +44,13 @@ def connect(address: PostgresAddress, place: str) -> "psycopg.Connection[Any]":
         given = conninfo_to_dict(address.url)
     except psycopg.ProgrammingError:  # whose text may have a part of the password
         raise address_refused("the driver can't read it") from None
-    ours = {**_SETTINGS, "search_path": address.schema, "ryecore.place": place}
+    ours = {
+        **_SETTINGS,
+        "search_path": address.schema,
+        "ryecore.place": place,
+        "ryecore.boot": current_process().boot_id,
+        "ryecore.host": _SPACING.sub(r"\\\g<0>", host_name()),
+    }
     options = " ".join(f"-c {name}={value}" for name, value in ours.items())
     named: dict[str, Any] = {
         "connect_timeout": _CONNECT_S,

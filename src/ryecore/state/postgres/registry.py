@@ -23,7 +23,6 @@ from ryecore.state.thread_rows import (
     columns,
     created_record,
     new_lease,
-    ownership,
 )
 
 __all__ = ["PostgresRegistry", "cost_array"]
@@ -115,7 +114,7 @@ class PostgresRegistry(SqlRegistry):
         if deferred is not None:
             written = None if limits is None else as_json(limits)
             hashed = None if token is None else sha256(token.encode()).hexdigest()
-            owned = ownership(owner or current_process())
+            owned = (*columns(owner or current_process()), *new_lease())
             if deferred.defer_claim(thread_id, (*owned, owns_process, written, model, hashed)):
                 return 1
         return await super().claim(

@@ -384,5 +384,28 @@ MIGRATIONS: Final[Sequence[str]] = (
     """,
     BUDGET_FUNCTIONS,
     LIFECYCLE_FUNCTIONS,
+    # The machine whose process runs a thread, or has run it: that of the connection that writes
+    # the owner, so that no function needs it. A trigger that goes before would lock each row once
+    # more whenever it is written; this one is called where another machine becomes the owner.
+    """
+    ALTER TABLE threads ADD COLUMN host text;
+    ALTER TABLE threads ALTER COLUMN host
+        SET DEFAULT nullif(current_setting('ryecore.host', TRUE), '');
+    CREATE FUNCTION set_host() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE
+        name text;
+    BEGIN
+        IF current_setting('ryecore.boot', TRUE) = NEW.boot_id THEN
+            name := nullif(current_setting('ryecore.host', TRUE), '');
+        END IF;
+        UPDATE threads SET host = name
+            WHERE thread_id = NEW.thread_id AND host IS DISTINCT FROM name;
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER host_of_owner AFTER UPDATE OF boot_id ON threads
+        FOR EACH ROW WHEN (NEW.boot_id IS NOT NULL AND (OLD.boot_id IS DISTINCT FROM NEW.boot_id
+            OR OLD.pid_namespace IS DISTINCT FROM NEW.pid_namespace))
+        EXECUTE FUNCTION set_host();
+    """,
 )
 """The statements that upgrade each version of the schema to the next."""

@@ -10,9 +10,10 @@ from ryecore.errors import (
     ThreadConflict,
     ThreadNotFound,
 )
-from ryecore.lillux.processes import current_process
+from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.idempotency import IdempotencyKey
 from ryecore.state.model import TERMINAL, Cost, Predecessor, RemotePlace, SpawnLimit, Status
+from ryecore.state.owners import host_name
 from ryecore.testing.conformance.bench import check, equal
 from ryecore.testing.state.bench import (
     Place,
@@ -160,6 +161,21 @@ class RegistryCases(StateCases):
         row = await store.registry.get_thread("a")
         equal((row.status, row.fence, row.owns_process), ("running", fence, True), "the row")
         await raises(ThreadConflict, store.registry.claim("a"))
+
+    @state_case
+    async def test_an_ended_thread_names_its_machine(self, store: StateStore, place: Place) -> None:
+        """The row of a thread names the machine whose process runs it, also after its end."""
+        registry = store.registry
+        made = await registry.register("a", _ITEM)
+        waits = await registry.register("q", _ITEM, queue="default")
+        equal((made.host, waits.host), (host_name(), None), "the hosts of created threads")
+        await registry.claim("q")
+        await _end(store, "a", "completed", {})
+        rows = [await registry.get_thread(one) for one in ("a", "q")]
+        equal([one.host for one in rows], [host_name()] * 2, "the hosts")
+        await registry.register("elsewhere", _ITEM, owner=dead_process())
+        await registry.claim("elsewhere", ProcessId("another boot", 1, 2, 3))
+        equal((await registry.get_thread("elsewhere")).host, None, "the host of another's process")
 
     @state_case
     async def test_a_token_is_used_once(self, store: StateStore, place: Place) -> None:
