@@ -46,11 +46,13 @@ class SqlRegistryQueries(ThreadRegistry):
 
     @override
     async def get_result(self, thread_id: str) -> object:
-        await self.get_thread(thread_id)
         rows = await self._database.fetch(
             "SELECT body FROM results WHERE thread_id = ?", (thread_id,)
         )
-        return result_of(thread_id, rows[0]["body"]) if rows else None
+        if not rows:
+            await self.get_thread(thread_id)  # it must exist
+            return None
+        return result_of(thread_id, rows[0]["body"])
 
     @override
     async def list_active(self) -> tuple[ThreadRecord, ...]:
