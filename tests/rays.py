@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from ryecore.testing.ports import free_port
-from tests.forking import ROOT
+from tests.forking import COMMAND, ROOT, forking_python
 from tests.matrix import IS_SOAK
 from tests.workspace import Workspace
 
@@ -36,6 +36,21 @@ ROOT_FILE = "RYE_TESTS_RAY_ROOT"
 
 FACTORY = "tests.rays:deps"
 STORE_BYTES = 80 * 2**20
+WORKER = (
+    *COMMAND,
+    "filelock",
+    "google.protobuf.descriptor_pb2",
+    "jsonschema",
+    "multiprocessing.context",
+    "psycopg",
+    "requests",
+    "ryecore.ray_worker",
+    "ryecore.state.postgres.store",
+    "tests.thread_host",
+    "wcwidth",
+    "yaml",
+)
+"""What a worker imports, without Ray, whose library reads its job where it is loaded."""
 SYSTEM = {
     "memory_monitor_refresh_ms": 0,  # it would end workers for what other programs take
 }
@@ -71,7 +86,7 @@ class ServedRay:
         }
         port = free_port()
         self.client = f"ray://127.0.0.1:{port}"
-        command = [sys.executable, "-m", "tests.rays", *([str(port)] if IS_SOAK else [])]
+        command = [sys.executable, "-m", "tests.rays", str(port if IS_SOAK else folder)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, env=environ, cwd=ROOT,
@@ -143,15 +158,22 @@ def main() -> None:
     """Run a cluster, and do what standard input says."""
     from ray.cluster_utils import Cluster
 
-    common = {"include_dashboard": False, "object_store_memory": STORE_BYTES}
+    common = {
+        "include_dashboard": False,
+        "include_log_monitor": False,
+        "no_monitor": True,
+        "object_store_memory": STORE_BYTES,
+    }
     head: dict[str, Any] = {
         "num_cpus": 2,
         "resources": {"disk": 1},
         "_system_config": SYSTEM,
         **common,
     }
-    if len(sys.argv) > 1:
+    if IS_SOAK:
         head["ray_client_server_port"] = int(sys.argv[1])
+    else:
+        sys.executable = forking_python(Path(sys.argv[1]), "*/default_worker.py", WORKER)
     cluster = Cluster(initialize_head=True, head_node_args=head)
     added: list[Any] = []
     print("answer", cluster.address, flush=True)
