@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.forking import forking_python
+from tests.forking import SERVERS, forking_python
 from tests.loops import choose_loops, spare_loops
 from tests.matrix import IS_SOAK
 from tests.postgres import serving_postgres
@@ -104,6 +104,29 @@ def forked_walkers(
         return
     program = forking_python(tmp_path_factory.mktemp("forking"))
     monkeypatch.setattr(sys, "executable", program)
+
+
+@pytest.fixture(scope="session")
+def forking_interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter that forks MCP connectors, walkers and what is launched.
+
+    The SDK of MCP is imported there already.
+    """
+    return forking_python(tmp_path_factory.mktemp("interpreter"), "-EP|-PXutf8", SERVERS)
+
+
+@pytest.fixture
+def forked_connectors(
+    request: pytest.FixtureRequest, forking_interpreter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fork the connectors of a test, and what `forked_walkers` forks: what they answer is the same.
+
+    Tests of how their processes start and end have fresh ones: they are marked
+    `fresh_processes`, where their module uses this fixture.
+    """
+    if request.node.get_closest_marker("fresh_processes"):
+        return
+    monkeypatch.setattr(sys, "executable", forking_interpreter)
 
 
 @pytest.fixture

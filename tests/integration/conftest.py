@@ -1,11 +1,9 @@
 """What the integration tests share."""
 
-import sys
 from collections.abc import Iterator
 
 import pytest
 
-from tests.forking import SERVERS, forking_python
 from tests.postgres import own_schema
 from tests.queue_workers import Workers, write_remotes
 from tests.thread_host import PlannedWorkspace
@@ -19,26 +17,6 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[Hosts]:
     server = Hosts(request.module.__name__)
     yield server
     server.close()
-
-
-@pytest.fixture(scope="session")
-def forking_interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An interpreter that forks MCP connectors where the SDK is imported already."""
-    return forking_python(tmp_path_factory.mktemp("interpreter"), "-EP", SERVERS)
-
-
-@pytest.fixture
-def forked_connectors(
-    request: pytest.FixtureRequest, forking_interpreter: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Fork the connectors of a test: what they answer is the same.
-
-    Tests of how their processes start and end have fresh ones: they are marked
-    `fresh_processes`, where their module uses this fixture.
-    """
-    if request.node.get_closest_marker("fresh_processes"):
-        return
-    monkeypatch.setattr(sys, "executable", forking_interpreter)
 
 
 @pytest.fixture

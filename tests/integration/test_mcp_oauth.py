@@ -3,6 +3,7 @@
 import base64
 import json
 import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -339,7 +340,10 @@ def test_tokens_are_bound_to_a_key_that_is_kept_and_that_each_request_proves(
 def command(workspace: Workspace, *words: str) -> Forked:
     pipe, environ = subprocess.PIPE, {**workspace.environ, "USER_SPACE": str(workspace.user)}
     words = ("ryecore.cli", "mcp", *words, "--project", str(workspace.project))
-    return Forked([*words], imported=SERVERS, stdout=pipe, stderr=pipe, cwd=ROOT, env=environ)
+    streams = {"stdout": pipe, "stderr": pipe}
+    return Forked(
+        [*words], imported=SERVERS, executable=sys.executable, cwd=ROOT, env=environ, **streams
+    )
 
 
 def log_in(workspace: Workspace, *options: str) -> bytes:

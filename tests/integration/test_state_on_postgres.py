@@ -27,7 +27,7 @@ from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
 
 psycopg = pytest.importorskip("psycopg", reason="needs the extra postgres")
-pytestmark = [pytest.mark.anyio, needs_server]
+pytestmark = [pytest.mark.anyio, needs_server, pytest.mark.usefixtures("forked_walkers")]
 
 HOST = """
 import sys, anyio

@@ -18,7 +18,7 @@ from ryecore.threads.calls.item_tools import item_tool
 from tests.thread_deps import DEPS, furnish
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 
 @pytest.fixture

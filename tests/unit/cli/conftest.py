@@ -15,7 +15,7 @@ import pytest
 from attrs import frozen
 
 from ryecore.cli.commands import rye
-from tests.forking import SERVERS, Forked, can_fork, forking_python
+from tests.forking import SERVERS, Forked, can_fork
 from tests.workspace import Workspace
 
 COMMAND = [sys.executable, "-m", "ryecore.cli"]
@@ -43,18 +43,11 @@ def environ(workspace: Workspace) -> dict[str, str]:
     return {**workspace.environ, "USER_SPACE": str(workspace.user)}
 
 
-@pytest.fixture(scope="session")
-def executable(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An interpreter that forks what the commands launch, and the connectors of MCP servers."""
-    folder = tmp_path_factory.mktemp("interpreter")
-    return forking_python(folder, "-EP|-PXutf8", SERVERS)
-
-
 @pytest.fixture
-def run(workspace: Workspace, executable: str, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(workspace: Workspace, forking_interpreter: str, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command in this process, in the project's folder; exceptions leave it."""
     monkeypatch.chdir(workspace.project)
-    monkeypatch.setattr(sys, "executable", executable)
+    monkeypatch.setattr(sys, "executable", forking_interpreter)
 
     def run_command(*args: str, stdin: str | bytes = b"", **variables: str) -> Done:
         given = stdin.encode() if isinstance(stdin, str) else stdin

@@ -19,7 +19,7 @@ from tests.mcp_items import mcp_tool, stdio_server
 from tests.unit.graph.asking import RUNTIME
 from tests.workspace import FUNCTION, Workspace
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_connectors")]
 
 
 @pytest.fixture

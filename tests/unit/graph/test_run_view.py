@@ -14,7 +14,7 @@ from ryecore.errors import InputError, ThreadNotFound
 from tests.graphs import graph
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 NODES = {
     "first": {"action": {"item_id": "tool:acme/work"}, "assign": {"n": 1}, "next": "second"},

@@ -14,6 +14,8 @@ from tests.served_node import ServedNode, served_node
 from tests.thread_host import COST, FACTORY, PlannedWorkspace
 from tests.workspace import Workspace
 
+pytestmark = pytest.mark.usefixtures("forked_walkers")
+
 
 @pytest.fixture
 def planned(workspace: Workspace) -> PlannedWorkspace:

@@ -16,7 +16,7 @@ from tests.remotes import connect, name_remote
 from tests.served_node import ServedNode
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 
 async def test_a_tool_runs_on_the_node_with_a_result_like_a_local_one(

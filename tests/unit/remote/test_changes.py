@@ -21,7 +21,7 @@ from tests.small_disk import mount_small_disk
 from tests.thread_host import FACTORY, PlannedWorkspace
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 _WRITE = """
 import pathlib

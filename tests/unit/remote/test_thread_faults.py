@@ -15,7 +15,7 @@ from tests.served_node import ServedNode, served_node
 from tests.thread_host import COST, FACTORY, PlannedWorkspace
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 _CEILING = 100 * COST
 _LIMITS = {"spend": _CEILING / 1e8, "tokens": 1_000_000}

@@ -27,7 +27,7 @@ from tests.unit.actions.directives import write
 from tests.unit.threads.palette_caller import RecordingDispatcher, palette_caller
 from tests.workspace import Workspace
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_connectors")]
 
 GRANTED = "rye.execute.tool.acme.ok"
 

@@ -19,7 +19,7 @@ from ryecore.threads.records.judge import Today, judge_records
 from ryecore.threads.records.report import ReplayReport
 from tests.scripted_host import TOTAL, ScriptedHost
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 HOOKS = """
 hooks:

@@ -14,7 +14,7 @@ from tests.unit.graph.asking import Asking, asks, gives
 from tests.unit.threads.hooking import hooks, ran
 from tests.workspace import BASH, Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_connectors")]
 
 HOSTILE = "'; touch x; echo '$(touch x)`touch x`"
 SPLICED = (

@@ -23,7 +23,7 @@ from tests.thread_host import PlannedWorkspace, _deps, _model
 from tests.unit.threads.hooking import control, hooks
 from tests.workspace import Workspace
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_connectors")]
 
 PATIENCE_S = 60.0
 SAID = "[image/png, 5 bytes]"

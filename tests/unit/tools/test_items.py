@@ -23,7 +23,7 @@ from tests.mcp_items import mcp_tool, stdio_server
 from tests.unit.tools.calls import asked, called, refused
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_connectors")]
 
 SCHEMA = {
     "type": "object",
