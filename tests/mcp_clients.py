@@ -46,8 +46,11 @@ def environ(workspace: Workspace, **more: str) -> dict[str, str]:
 
 
 def stdio_command() -> list[str]:
-    """A command that forks the server where its modules are imported."""
-    return [*relay_command(SERVERS), *COMMAND[1:]]
+    """A command that forks the server where its modules are imported.
+
+    What the server starts is forked too in a test that uses `forked_connectors`.
+    """
+    return [*relay_command(SERVERS, sys.executable), *COMMAND[1:]]
 
 
 @asynccontextmanager
@@ -81,7 +84,7 @@ def process(
     started: subprocess.Popen[bytes] = (
         subprocess.Popen([sys.executable, *COMMAND, *args], **options)
         if fresh
-        else Forked([*COMMAND[1:], *args], imported=SERVERS, **options)
+        else Forked([*COMMAND[1:], *args], imported=SERVERS, executable=sys.executable, **options)
     )
     try:
         yield started

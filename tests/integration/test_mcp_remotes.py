@@ -13,7 +13,7 @@ from tests.served_node import ServedNode, served_node
 from tests.thread_deps import DEPS, furnish
 from tests.workspace import Workspace
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_connectors")]
 GPU = {"target": "remote:gpu"}
 SUM = {"item_id": "directive:acme/sum", "parameters": {"x": 4}, "thread": "fork", **GPU}
 

@@ -17,7 +17,7 @@ from tests.mcp_clients import MODES, arguments, said, stdio
 from tests.unit.chain.test_channel import HELPER
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_connectors")]
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 

@@ -14,7 +14,7 @@ from tests.mcp_clients import MODES
 from tests.unit.chain.test_channel import HELPER
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_connectors")]
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 PIXEL = b"\x89PNG\r\n\x1a\nnot much of an image"

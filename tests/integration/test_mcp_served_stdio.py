@@ -30,7 +30,7 @@ from tests.mcp_clients import (
 from tests.warm_hosts import is_alive
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_connectors")]
 
 
 @pytest.fixture

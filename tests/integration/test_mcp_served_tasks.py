@@ -27,6 +27,8 @@ from tests.unit.chain.test_channel import HELPER
 from tests.warm_hosts import is_alive
 from tests.workspace import Workspace
 
+pytestmark = pytest.mark.usefixtures("forked_connectors")
+
 OFFERED = ("--tools", "a/*", "--no-verbs")
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 GREETS = f"""{HELPER}

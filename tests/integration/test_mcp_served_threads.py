@@ -6,7 +6,7 @@ from tests.mcp_clients import MODES, arguments, said, stdio
 from tests.thread_deps import DEPS, furnish
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_connectors")]
 SUM = {"item_id": "directive:acme/sum", "parameters": {"x": 4}, "thread": "fork"}
 
 

@@ -17,7 +17,7 @@ from ryecore.mcp_server import create_server
 from tests.mcp_clients import MODES, ended, make_waiting_tool, process, read_pid, stdio
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_connectors")]
 
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
 SCHEMA = {
