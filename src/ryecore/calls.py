@@ -174,7 +174,7 @@ async def _opened(
     try:
         models: OpenOptions = {}
         if deps is not None or wants_models:
-            from ryecore.host_factory import host_options  # noqa: PLC0415 - for threads alone
+            from ryecore.host_factory import host_options  # noqa: PLC0415 - only for threads
 
             models = host_options(deps, os.environ)
         async with Rye.open(project_path, **models) as rye:

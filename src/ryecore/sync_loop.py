@@ -200,7 +200,7 @@ class EventLoopThread:
                 call.end()
 
     async def _serve(self, started: _Call[None]) -> None:
-        import asyncio  # noqa: PLC0415 - for the calls alone
+        import asyncio  # noqa: PLC0415 - only for the calls
 
         async with self.rye:
             self._end, self._loop = anyio.Event(), asyncio.get_running_loop()

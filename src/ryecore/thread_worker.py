@@ -46,7 +46,7 @@ async def _work(payload: Payload, received: Sequence[int]) -> None:
     except ThreadConflict:
         return  # it was stopped before it began
     if payload.is_graph:
-        from ryecore.graph_worker import walk_claimed  # noqa: PLC0415 - for graphs alone
+        from ryecore.graph_worker import walk_claimed  # noqa: PLC0415 - only for graphs
 
         await walk_claimed(payload, threads, fence, received)
         return

@@ -436,7 +436,7 @@ class Parts:
         )
 
     def _keep_connectors(self) -> KeptProcesses:
-        from ryecore.mcp_client.pool import ConnectorPool  # noqa: PLC0415 - for MCP servers alone
+        from ryecore.mcp_client.pool import ConnectorPool  # noqa: PLC0415 - only for MCP servers
 
         return ConnectorPool(authorize=self._authorize)
 

@@ -262,7 +262,7 @@ def _permissions(project_root: Path, user_root: Path) -> Iterator[Check]:
             "Close it: chmod 700 for a folder, 600 for a file; and run as the user who owns it.",
         )
     else:
-        yield Check("permissions", "ok", "Keys and state are readable by you alone.")
+        yield Check("permissions", "ok", "Keys and state are readable only by you.")
 
 
 def _keys(project_root: Path, user_root: Path) -> Iterator[Check]:
@@ -280,7 +280,7 @@ def _keys(project_root: Path, user_root: Path) -> Iterator[Check]:
 
 def _system(project_root: Path, user_root: Path) -> Iterator[Check]:
     del project_root, user_root
-    import resource  # noqa: PLC0415 - for this check alone
+    import resource  # noqa: PLC0415 - only for this check
 
     yield Check(
         "system",

@@ -132,7 +132,7 @@ class ExecuteAction:
         )
         if request.dry_run and done.chain.is_own_process:
             need_loop()
-            from ryecore.graph.preflight import plan_graph  # noqa: PLC0415 - for graphs alone
+            from ryecore.graph.preflight import plan_graph  # noqa: PLC0415 - only for graphs
 
             called = partial(self.chain, ctx=CallContext())
             try:
@@ -165,7 +165,7 @@ class ExecuteAction:
             if request.pull:  # it needs a row
                 return await self._run_remote(_run_request(ref, request, ctx), ctx)
             node = await self._remote().connect(remote)
-            from ryecore.remote.calls import call_tool  # noqa: PLC0415 - for nodes alone
+            from ryecore.remote.calls import call_tool  # noqa: PLC0415 - only for nodes
 
             done = await call_tool(
                 node, ref, parameters, ctx, timeout_s=request.timeout_s,
@@ -213,7 +213,7 @@ class ExecuteAction:
 
     async def _run_remote(self, run: "RunRequest", ctx: CallContext) -> ExecutionResult:
         """Run a tool, or a graph, on a node as a run at home, and wait for its result."""
-        from ryecore.remote.tools import RemoteToolResult  # noqa: PLC0415 - for nodes alone
+        from ryecore.remote.tools import RemoteToolResult  # noqa: PLC0415 - only for nodes
 
         done: ExecutionResult = await self._threads().run(run, ctx)
         if isinstance(done, RemoteToolResult):
@@ -325,7 +325,7 @@ class ExecuteAction:
         """Plan a call of a tool, if the caller may make it. Nothing runs."""
         ref = self._allowed_tool(item, ctx)
         chain, plan = await self._executor.plan(ref, check_mapping(parameters), ctx, timeout_s)
-        from ryecore.runs.ports import Planned  # noqa: PLC0415 - for threads and graphs alone
+        from ryecore.runs.ports import Planned  # noqa: PLC0415 - only for threads and graphs
 
         return Planned(chain, plan, is_served_here=ref.id == ORCHESTRATOR)
 
@@ -412,7 +412,7 @@ def _limits_of(request: ExecuteRequest) -> "Limits | None":
     """Return the limits that a caller sets, if any."""
     if request.limits is None:
         return None
-    from ryecore.runs.request import parse_limits  # noqa: PLC0415 - for limits alone
+    from ryecore.runs.request import parse_limits  # noqa: PLC0415 - only for limits
 
     limits = parse_limits(request.limits)
     return limits if limits.to_dict() else None

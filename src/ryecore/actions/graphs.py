@@ -170,7 +170,7 @@ class Graphs:
             report, text = await self._service().examine(found, ctx)
             if report.graph is None:
                 return report
-            from ryecore.graph.reading import with_calls  # noqa: PLC0415 - to validate alone
+            from ryecore.graph.reading import with_calls  # noqa: PLC0415 - only to validate
 
             return with_calls(report, text, await self._looked_up(report.graph, ctx))
 
@@ -407,7 +407,7 @@ class Graphs:
             InputError: `limit` or `offset` is negative or not a whole number.
             StateError: The registry can't be read.
         """
-        from ryecore.graph.run_view import list_runs  # noqa: PLC0415 - for runs alone
+        from ryecore.graph.run_view import list_runs  # noqa: PLC0415 - only for runs
         from ryecore.state.model import ThreadRecords  # noqa: PLC0415
 
         check_page(limit, offset)
@@ -437,7 +437,7 @@ class Graphs:
 
     async def _find(self, run_id: str) -> tuple[ItemRef, str]:
         """Return the graph of a run, and the run's whole id."""
-        from ryecore.graph.run_view import is_run  # noqa: PLC0415 - for runs alone
+        from ryecore.graph.run_view import is_run  # noqa: PLC0415 - only for runs
 
         store = await self._opened(run_id)
         found = await store.find(run_id)
@@ -450,7 +450,7 @@ class Graphs:
         return ItemRef.parse(record.item_id, "tool"), found
 
     async def _opened(self, run_id: str) -> "ThreadStore":
-        from ryecore.state.model import thread_not_found  # noqa: PLC0415 - for runs alone
+        from ryecore.state.model import thread_not_found  # noqa: PLC0415 - only for runs
 
         store = await run_in_thread(self._store)
         if store is None or not run_id:

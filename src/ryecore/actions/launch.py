@@ -160,7 +160,7 @@ class LaunchAction:
         return StartedThread.of(str(request.ref), run_id, pid, started, earlier)
 
     async def _fork(self, request: RunRequest, ctx: CallContext) -> tuple[str, ProcessId]:
-        from ryecore.runs.bounds import refuse_unproved_parent  # noqa: PLC0415 - threads alone
+        from ryecore.runs.bounds import refuse_unproved_parent  # noqa: PLC0415 - only threads
 
         refuse_unproved_parent(self._environ, ctx.budget_account)
         store = await run_in_thread(self._threads)
@@ -190,7 +190,7 @@ class LaunchAction:
         self, threads: "ThreadStore", payload: Payload, execution: "Execution | None"
     ) -> ProcessId:
         run_id, process = payload.run_id, None
-        # A tool's parent comes from the context alone.
+        # A tool's parent comes only from the context.
         environ = {} if payload.token is None else parent_variable(payload.ctx)
         async with _ended_by_failure(threads, payload.run_id, payload.request):
             if not sys.executable:
@@ -235,7 +235,7 @@ def graph_request(plan: ExecutionPlan, request: RunRequest) -> RunRequest:
 
     The plan's standard input holds the graph's digest and its parameters.
     """
-    from ryecore.runs.request import GraphOptions  # noqa: PLC0415 - for graphs alone
+    from ryecore.runs.request import GraphOptions  # noqa: PLC0415 - only for graphs
 
     call = json.loads(plan.stdin)
     return evolve(request, inputs=call["parameters"], graph=GraphOptions(call["digest"]))
@@ -254,7 +254,7 @@ async def register_for_process(
     `deadline` is the monotonic time in seconds when the run must have ended; by default the
     caller's. A parent that only `environ` names is not proved, and is refused.
     """
-    from ryecore.runs.bounds import (  # noqa: PLC0415 - threads alone
+    from ryecore.runs.bounds import (  # noqa: PLC0415 - only threads
         refuse_unproved_parent,
         spawn_limit,
     )
@@ -303,7 +303,7 @@ async def _ended_by_failure(
         item_id, why = str(request.ref), str(problem)
         result: dict[str, object] = {"status": "error", "error": why, "item_id": item_id}
         if request.graph.digest is not None:
-            from ryecore.graph.result import (  # noqa: PLC0415 - for graphs alone
+            from ryecore.graph.result import (  # noqa: PLC0415 - only for graphs
                 failure_document,
                 failure_result,
             )
@@ -316,6 +316,6 @@ async def _ended_by_failure(
 
 def parent_variable(ctx: CallContext) -> dict[str, str]:
     """Return the environment variable that names the parent of a child's process."""
-    from ryecore.runs.bounds import PARENT_ID  # noqa: PLC0415 - threads alone
+    from ryecore.runs.bounds import PARENT_ID  # noqa: PLC0415 - only threads
 
     return {} if ctx.budget_account is None else {PARENT_ID: ctx.budget_account}

@@ -220,7 +220,7 @@ class Map:
         self, request: RunRequest, ctx: CallContext, item_id: str, progress: Progress
     ) -> MapResult:
         """Run a map to its end, and read its result from its journal."""
-        from ryecore.graph.map_progress import progress_view  # noqa: PLC0415 - for maps alone
+        from ryecore.graph.map_progress import progress_view  # noqa: PLC0415 - only for maps
 
         with ExitStack() as stack:
             view = progress_view(item_id, progress, stack)
@@ -229,12 +229,12 @@ class Map:
         return await self._read(store, found)
 
     async def _read(self, store: "ThreadStore", run_id: str) -> MapResult:
-        from ryecore.graph.map_reading import read_map  # noqa: PLC0415 - for maps alone
+        from ryecore.graph.map_reading import read_map  # noqa: PLC0415 - only for maps
 
         return MapResult(await read_map(store, run_id), self)
 
     async def _find(self, run_id: str) -> "tuple[ThreadStore, str]":
-        from ryecore.state.model import thread_not_found  # noqa: PLC0415 - for maps alone
+        from ryecore.state.model import thread_not_found  # noqa: PLC0415 - only for maps
 
         store = await run_in_thread(self._store)
         if store is None or not run_id:
@@ -249,7 +249,7 @@ def _request(
     rows: Sequence[Row] = (),
     resumes: ResumeOptions | None = None,
 ) -> RunRequest:
-    from ryecore.graph.mapping import MAP_REF, ROWS  # noqa: PLC0415 - for maps alone
+    from ryecore.graph.mapping import MAP_REF, ROWS  # noqa: PLC0415 - only for maps
 
     state = {} if options is None else {ROWS: rows}
     graph = GraphOptions(map=options, state=state, resumes=resumes)

@@ -43,7 +43,7 @@ class NodeRuns(ThreadAccess):
         """
 
         async def read(store: "ThreadStore", found: str) -> "tuple[RunEvent, ...]":
-            from ryecore.remote.pull import records_at_home  # noqa: PLC0415 - for nodes alone
+            from ryecore.remote.pull import records_at_home  # noqa: PLC0415 - only for nodes
 
             return tuple(
                 RunEvent.of(one)

@@ -129,7 +129,7 @@ async def _prune_travelled(store: "ThreadStore", retention: Retention) -> int:
     """Prune snapshots of projects that travelled to workers; return the size of what is gone."""
     if store.queue is None:
         return 0
-    from ryecore.remote.travelling import prune_snapshots  # noqa: PLC0415 - on a server alone
+    from ryecore.remote.travelling import prune_snapshots  # noqa: PLC0415 - only on a server
     from ryecore.runs.queued_run import needed_snapshots  # noqa: PLC0415
 
     try:

@@ -265,7 +265,7 @@ class Remotes:
         include: tuple[str, ...] = ()
         if target is not None or remotes.default is not None or len(remotes.remotes) == 1:
             include = remotes.find(target or "remote").settings.push.include
-        from ryecore.remote.plan import make_plan  # noqa: PLC0415 - for remotes alone
+        from ryecore.remote.plan import make_plan  # noqa: PLC0415 - only for remotes
 
         return await make_plan(self._parts.pushes, include)
 

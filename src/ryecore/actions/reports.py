@@ -133,7 +133,7 @@ class ThreadReport(Rendered):
 
     def render(self) -> StyledText:
         """Render the thread for a terminal or a notebook."""
-        from ryecore.threads.rendering import render_thread  # noqa: PLC0415 - to be shown alone
+        from ryecore.threads.rendering import render_thread  # noqa: PLC0415 - only to be shown
 
         return render_thread(
             self.record,
@@ -216,7 +216,7 @@ async def verify_thread(
     record = await store.registry.get_thread(thread_id)
     if record.place is None:
         return report
-    from ryecore.remote.pull import prove  # noqa: PLC0415 - for runs on nodes alone
+    from ryecore.remote.pull import prove  # noqa: PLC0415 - only for runs on nodes
 
     return await prove(store, record, report)
 

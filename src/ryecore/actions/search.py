@@ -239,7 +239,7 @@ class _Search:
     ) -> list[IndexHit]:
         """Return the items that match the request, the best first.
 
-        A model finds an item that it can't read by its name alone: otherwise queries would reveal
+        An item that a model can't read is found only by its name: otherwise queries would reveal
         its text, word by word. Nor are its results ranked by how rare a word is, which depends on
         all files, but by the fields that match.
         """

@@ -243,7 +243,7 @@ def _check_audit(
         raise ConfigError(
             f"audit is {named!r}.", next_step="Pass a path, or a function that takes a record."
         )
-    from ryecore.audit import audit_path  # noqa: PLC0415 - with an audit log alone
+    from ryecore.audit import audit_path  # noqa: PLC0415 - only with an audit log
 
     return audit_path(named)
 
@@ -255,7 +255,7 @@ def check_state(state: str | None, environ: Mapping[str, str]) -> str | None:
         return None
     if not isinstance(found, str):
         raise ConfigError("state isn't text.", next_step="Pass the address of a server.")
-    from ryecore.state.postgres.address import PostgresAddress  # noqa: PLC0415 - with one alone
+    from ryecore.state.postgres.address import PostgresAddress  # noqa: PLC0415 - only with one
 
     PostgresAddress.parse(found)
     return found
@@ -277,7 +277,7 @@ def check_objects(objects: str | None, state: str | None, environ: Mapping[str, 
 def _without_password(address: str | None) -> str | None:
     if address is None or not is_on_postgres(address):
         return address
-    from ryecore.state.postgres.address import PostgresAddress  # noqa: PLC0415 - with one alone
+    from ryecore.state.postgres.address import PostgresAddress  # noqa: PLC0415 - only with one
 
     return PostgresAddress.parse(address).without_password
 

@@ -249,7 +249,7 @@ def _problem(signed: SignedFile) -> str:
     path = signed.path
     try:
         if signed.kind == "directive" and path.suffix == ".md":
-            from ryecore.directives.parser import parse_directive  # noqa: PLC0415 - for them alone
+            from ryecore.directives.parser import parse_directive  # noqa: PLC0415 - only for them
 
             parse_directive(path.read_bytes(), path)
         elif signed.kind == "tool" and path.suffix in DOCUMENT_EXTENSIONS:

@@ -263,7 +263,7 @@ class Threads(ThreadAnswers, NodeRuns):
         Raises:
             ThreadNotFound: No thread has this id.
         """
-        from ryecore.threads.tree import load_tree  # noqa: PLC0415 - for threads alone
+        from ryecore.threads.tree import load_tree  # noqa: PLC0415 - only for threads
 
         return await self._use_followed(thread_id, partial(load_tree, progress_of=self._progress))
 
@@ -283,7 +283,7 @@ class Threads(ThreadAnswers, NodeRuns):
         Raises:
             ThreadNotFound: No thread has this id.
         """
-        from ryecore.threads.tree import watch_tree  # noqa: PLC0415 - for threads alone
+        from ryecore.threads.tree import watch_tree  # noqa: PLC0415 - only for threads
 
         watch = partial(watch_tree, draw=draw, every_s=every_s, progress_of=self._progress)
         return await self._use_followed(thread_id, watch)

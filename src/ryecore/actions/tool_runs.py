@@ -102,7 +102,7 @@ class ToolRuns:
         ctx: CallContext,
         begun: Callable[[str], None],
     ) -> None:
-        from ryecore.actions.targets.queue_tools import QueueTools  # noqa: PLC0415 - for such runs alone
+        from ryecore.actions.targets.queue_tools import QueueTools  # noqa: PLC0415 - only for such runs
         from ryecore.runs.request import Claimed, RunRequest  # noqa: PLC0415
 
         await self._execute().plan(ref, parameters, ctx)  # a wrong call begins nothing

@@ -68,7 +68,7 @@ ErrorCode: TypeAlias = Literal[
     "integrity",
     "internal",
 ]
-"""The reasons why a node fails: a closed set. `integrity` is for a graph's nodes alone: an item of
+"""The reasons why a node fails: a closed set. `integrity` is only for a graph's nodes: an item of
 theirs isn't what a trusted key signed."""
 
 ERROR_CODES: Final[tuple[ErrorCode, ...]] = get_args(ErrorCode)

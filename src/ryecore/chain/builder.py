@@ -452,7 +452,7 @@ def _check_version(
 
 
 def _parse(text: str | None) -> "Version | None":
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - for constraints alone
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - only for constraints
 
     try:
         return None if text is None else Version(text)

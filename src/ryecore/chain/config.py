@@ -78,7 +78,7 @@ class ConfigLayer:
     content: bytes | None = field(default=None, repr=False)
 
     def configuration(self) -> "Configuration":
-        """Return the configuration of this layer alone."""
+        """Return the configuration of only this layer."""
         from ryecore.convert.config import Configuration  # noqa: PLC0415 - no tool needs it
 
         return Configuration(self.values, (self.file(),))
@@ -134,7 +134,7 @@ class ConfigResolver:
         return Configuration(_merged(layers), files or (ConfigFile(spec.path, {}),))
 
     def layers(self, spec: ConfigSpec, trace: Trace, evidence: Evidence) -> tuple[ConfigLayer, ...]:
-        """Read a file's layers, farthest first; with `first_match`, the nearest alone."""
+        """Read a file's layers, farthest first; with `first_match`, only the nearest."""
         with trace.failing("resolve_config", path=spec.path):
             layers = tuple(self._layers(spec, evidence))
         if layers:
@@ -165,7 +165,7 @@ class ConfigResolver:
             yield ConfigLayer("host", None, True, self._host[spec.path])
 
     def _first_layer(self, spec: ConfigSpec, evidence: Evidence) -> Iterator[ConfigLayer]:
-        """Read the nearest layer alone, so that a broken file farther away can't fail the call."""
+        """Read only the nearest layer, so that a broken file farther away can't fail the call."""
         if spec.path in self._host:
             yield ConfigLayer("host", None, True, self._host[spec.path])
             return

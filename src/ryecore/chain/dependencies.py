@@ -190,7 +190,7 @@ class _Batch:
         threads = min(_MAX_THREADS, os.cpu_count() or 1, len(paths) // _FILES_A_THREAD)
         if threads <= 1:
             return [self._verify_some(paths)]
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - for large trees alone
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - only for large trees
 
         shares = [paths[start::threads] for start in range(threads)]
         with ThreadPoolExecutor(threads) as pool:

@@ -342,7 +342,7 @@ class PrimitiveExecutor:
         if self._kept is None:
             self._kept = self._keeper()
         await ctx.begins()
-        from ryecore.policy.reports import ToolCaller  # noqa: PLC0415 - for kept processes alone
+        from ryecore.policy.reports import ToolCaller  # noqa: PLC0415 - only for kept processes
 
         caller = ToolCaller(ref.id, ctx, ctx.ask or self._ask)
         return await self._kept.run(process_spec(plan), plan.keep, caller)

@@ -282,7 +282,7 @@ def _default_files(spec: AnchorSpec | None) -> dict[str, bytes]:
 
 
 def _named_files(chain: Chain, deps: VerifyDepsSpec) -> list[str]:
-    """Return the files that `verify_deps.files` names, by the chain's own configuration alone."""
+    """Return the files that `verify_deps.files` names, by only the chain's own configuration."""
     config, bound = merge_configs(chain.elements)
     names: list[str] = []
     for text in deps.files:

@@ -154,7 +154,7 @@ def _without_chain(document: Mapping[str, object]) -> dict[str, object]:
 
 def _drawn(chain: Chain, events: Iterable[Mapping[str, object]], status: "BoxStatus" = "") -> str:
     """Return a chain for a notebook."""
-    from ryecore.chain.picture import chain_picture  # noqa: PLC0415 - for notebooks alone
+    from ryecore.chain.picture import chain_picture  # noqa: PLC0415 - only for notebooks
     from ryecore.display import to_html  # noqa: PLC0415
 
     return to_html(chain_picture(chain.elements, chain.links, events, status=status))

@@ -99,7 +99,7 @@ def placeholders(text: str) -> tuple[re.Match[str], ...]:
 
 
 def name_alone(text: str) -> str | None:
-    """Return the name in a string that is one `{name}` alone; None for any other."""
+    """Return the name in a string that is just one `{name}`; None for any other."""
     match = _ONE_PLACEHOLDER.match(text)
     return None if match is None else match["name"]
 

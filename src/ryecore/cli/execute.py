@@ -108,7 +108,7 @@ def execute(
     KEY=VALUE is text where the item's schema says so, else JSON if it reads as JSON, else text.
     """
     if push_plan:
-        from ryecore.cli.remote import show_plan  # noqa: PLC0415 - for remote targets alone
+        from ryecore.cli.remote import show_plan  # noqa: PLC0415 - only for remote targets
 
         wanted = None if target == "local" else target
         planned = with_project(project_path, lambda rye: rye.remotes.plan(wanted))
@@ -161,7 +161,7 @@ async def _execute(
                 opened, ref, given, options, has_models=has_models, is_shown=is_shown
             )
         if options["target"] != "local" and is_shown and not options["dry_run"]:
-            from ryecore.cli.remote import push_progress  # noqa: PLC0415 - for nodes alone
+            from ryecore.cli.remote import push_progress  # noqa: PLC0415 - only for nodes
 
             with push_progress(is_shown=True) as progress:
                 await opened.remotes.push(options["target"], progress=progress)
@@ -187,7 +187,7 @@ def _shown_in(shown: ExitStack, *, with_progress: bool) -> "ReportSink":
 
 async def _ask(question: "ToolQuestion", /) -> Mapping[str, object]:
     """Have the person at the terminal answer a tool."""
-    from ryecore.cli.forms import fill_in  # noqa: PLC0415 - for tools that ask alone
+    from ryecore.cli.forms import fill_in  # noqa: PLC0415 - only for tools that ask
 
     return await fill_in(question)
 
@@ -238,7 +238,7 @@ async def _execute_fork(
         raise missing_models()
     if options["async_"] or options["timeout_s"] is not None or ref.startswith("tool:"):
         return await rye.execute(ref, inputs, **options)
-    from ryecore.cli.live import thread_to_its_end  # noqa: PLC0415 - for threads alone
+    from ryecore.cli.live import thread_to_its_end  # noqa: PLC0415 - only for threads
 
     return await thread_to_its_end(
         rye,

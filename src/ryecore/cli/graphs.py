@@ -353,7 +353,7 @@ def resume(
 
 
 async def _awaited(started: "GraphRun", *, quiet: bool) -> "GraphResult":
-    from ryecore.cli.live import graph_to_its_end  # noqa: PLC0415 - to run graphs alone
+    from ryecore.cli.live import graph_to_its_end  # noqa: PLC0415 - only to run graphs
 
     return await graph_to_its_end(started, quiet=quiet)
 

@@ -143,7 +143,7 @@ async def graph_to_its_end(run: "GraphRun", *, quiet: bool) -> "GraphResult":
 
 
 async def _tell(run: "GraphRun") -> None:
-    from ryecore.graph.live import ProgressLines  # noqa: PLC0415 - to run graphs alone
+    from ryecore.graph.live import ProgressLines  # noqa: PLC0415 - only to run graphs
 
     lines = ProgressLines(len(run.graph.nodes))
     async for event in run.events():
@@ -155,7 +155,7 @@ async def _tell(run: "GraphRun") -> None:
 
 
 async def _draw(run: "GraphRun") -> None:
-    from ryecore.graph.live import render_live  # noqa: PLC0415 - to run graphs alone
+    from ryecore.graph.live import render_live  # noqa: PLC0415 - only to run graphs
     from ryecore.graph.projection import RunProjection  # noqa: PLC0415
 
     projection = RunProjection()

@@ -254,7 +254,7 @@ def _check_grant(grant: str, *, allow_sign: bool) -> None:
 
 
 def _pattern(text: str) -> str:
-    from ryecore.mcp_server.offer import check_pattern  # noqa: PLC0415 - for serving alone
+    from ryecore.mcp_server.offer import check_pattern  # noqa: PLC0415 - only for serving
 
     try:
         return check_pattern(text, "tool")
@@ -263,7 +263,7 @@ def _pattern(text: str) -> str:
 
 
 def _origin(text: str) -> str:
-    from ryecore.mcp_server.offer import check_origin  # noqa: PLC0415 - for serving alone
+    from ryecore.mcp_server.offer import check_origin  # noqa: PLC0415 - only for serving
 
     try:
         return check_origin(text)

@@ -198,7 +198,7 @@ def models_of(deps: str | None, *, are_wanted: bool) -> OpenOptions:
     """
     if deps is None and not are_wanted:
         return {}
-    from ryecore.host_factory import host_options  # noqa: PLC0415 - for threads alone
+    from ryecore.host_factory import host_options  # noqa: PLC0415 - only for threads
 
     return host_options(deps, os.environ)
 
@@ -215,6 +215,6 @@ async def opened_with_models(project_path: str, deps: str | None) -> AsyncIterat
 
 def missing_models() -> RyeError:
     """Return the error that says why there are no models."""
-    from ryecore.agent.environment import missing_models_error  # noqa: PLC0415 - for threads alone
+    from ryecore.agent.environment import missing_models_error  # noqa: PLC0415 - only for threads
 
     return missing_models_error()

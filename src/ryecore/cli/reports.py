@@ -42,7 +42,7 @@ def progress_line(report: "ToolProgress") -> str:
 
 def progress_after(event: "RunEvent", before: str) -> str:
     """Return how far the tool of a run is after an event; empty where none reports anything."""
-    from ryecore.policy.reports import ToolProgress, report_of  # noqa: PLC0415 - for runs alone
+    from ryecore.policy.reports import ToolProgress, report_of  # noqa: PLC0415 - only for runs
     from ryecore.state.events import UNLOGGED  # noqa: PLC0415
 
     report = report_of(event.type, event.payload, "")

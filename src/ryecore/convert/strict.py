@@ -468,5 +468,5 @@ RECORDS: Final = Format(
 )
 """The format of transcripts and journals: a key that another version wrote is ignored.
 
-Nobody corrects a record by hand, so an error names its first problem alone.
+Nobody corrects a record by hand, so an error names only its first problem.
 """

@@ -119,7 +119,7 @@ def parse_markup(xml: str, first_line: int) -> Element:
     DirectiveProblem is raised where it is broken, out of bounds, or holds what is not allowed.
     """
     # Their imports are large, and who runs no directive needs neither.
-    from xml.etree.ElementTree import ParseError  # noqa: PLC0415 - the error alone
+    from xml.etree.ElementTree import ParseError  # noqa: PLC0415 - only the error
 
     from defusedxml import EntitiesForbidden  # noqa: PLC0415
     from defusedxml.ElementTree import XMLParser  # noqa: PLC0415

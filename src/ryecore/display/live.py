@@ -59,6 +59,6 @@ def size_of(out: TextIO) -> tuple[int, int]:
         columns, rows = os.get_terminal_size(out.fileno())
         if columns and rows:  # an unknown size is 0
             return columns, rows
-    import shutil  # noqa: PLC0415 - which imports much, for this alone
+    import shutil  # noqa: PLC0415 - which imports much, only for this
 
     return shutil.get_terminal_size()

@@ -117,7 +117,7 @@ def drop_invisible(text: str) -> str:
 
 def escape_html(text: str, *, keep: str = "\t") -> str:
     """Escape a text for HTML or SVG, and spell out its control characters."""
-    import html  # noqa: PLC0415 - for notebooks and pictures alone
+    import html  # noqa: PLC0415 - only for notebooks and pictures
 
     return html.escape(escape_controls(text, keep=keep))
 

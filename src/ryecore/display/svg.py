@@ -301,7 +301,7 @@ def _description(picture: Picture) -> str:
 
 
 def _style(name: str, statuses: set[BoxStatus]) -> str:
-    """Return the style rules of a picture, which apply to it alone, on any page."""
+    """Return the style rules of a picture, which apply only to it, on any page."""
     form = "".join(_rule(f".{name} ", one, said) for one, said in _FORM.items())
     light, dark = _ground("light", statuses), _ground("dark", statuses)
     at_night = ":is([data-jp-theme-light='false'],.vscode-dark)"

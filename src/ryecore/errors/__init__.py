@@ -64,7 +64,7 @@ RyeError
 ├── Retry                   an agent's output isn't accepted (raised by an `output_check`)
 ├── MissingExtra            an optional dependency is not installed
 ├── TextTooLong             a text can't be searched for a signed regular expression
-├── ToolFailed              a tool ran and failed (raised by `raise_for_status` alone)
+├── ToolFailed              a tool ran and failed (raised only by `raise_for_status`)
 │   └── ThreadFailed            a directive's thread failed; `code` says why
 ├── CallCancelled           the caller's token cancelled the call
 ├── RyeClosed               the Rye was closed while the call ran, or before

@@ -53,7 +53,7 @@ class RyeError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Return the traceback that IPython shows: the frames that lead to ryecore."""
-        import traceback  # noqa: PLC0415 - for notebooks alone
+        import traceback  # noqa: PLC0415 - only for notebooks
 
         package = str(Path(__file__).parents[1])
         frames = traceback.extract_tb(self.__traceback__)

@@ -179,14 +179,14 @@ class MissingExtra(RyeError):
 
 
 class ToolFailed(RyeError):
-    """A tool ran and failed. Raised by `ExecutionResult.raise_for_status` alone."""
+    """A tool ran and failed. Raised only by `ExecutionResult.raise_for_status`."""
 
     error_type = "tool_failed"
     data: object = None
 
 
 class ThreadFailed(ToolFailed):
-    """A directive's thread failed. Raised by `ThreadResult.raise_for_status` alone.
+    """A directive's thread failed. Raised only by `ThreadResult.raise_for_status`.
 
     Attributes:
         thread_id: The thread.

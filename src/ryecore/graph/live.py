@@ -243,7 +243,7 @@ def _line(run_id: str, text: str, detail: str) -> str:
 
 def run_html(graph: Graph, run_id: str, store: "ThreadStore") -> str:
     """Render the state of a run as HTML. It neither waits nor raises."""
-    from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
+    from ryecore.display import to_html  # noqa: PLC0415 - only for notebooks
     from ryecore.graph.picture import graph_picture  # noqa: PLC0415
 
     projection, notes = RunProjection(), StyledText()

@@ -171,7 +171,7 @@ class ProgressView:
         self._is_broken = False
 
     async def watch(self, run: Watched) -> None:
-        """Show the progress of a run until it ends. What goes wrong here ends the view alone."""
+        """Show the progress of a run until it ends. What goes wrong here ends only the view."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._keep_showing)
             try:

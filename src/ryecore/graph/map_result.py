@@ -177,12 +177,12 @@ class MapReport(Rendered):
 
     def to_svg(self) -> str:
         """Draw what it cost, row by row, as one `<svg>` element, which is a file as well."""
-        from ryecore.display.chart import chart_to_svg  # noqa: PLC0415 - to be drawn alone
+        from ryecore.display.chart import chart_to_svg  # noqa: PLC0415 - only to be drawn
 
         return chart_to_svg(self._chart())
 
     def _chart(self) -> "Amounts":
-        from ryecore.display.chart import Amounts, Share  # noqa: PLC0415 - to be drawn alone
+        from ryecore.display.chart import Amounts, Share  # noqa: PLC0415 - only to be drawn
 
         counts = self.counts
         shares = [
@@ -211,7 +211,7 @@ class MapReport(Rendered):
         return f"{dollars(self.spend_microcents)}{of_limit}"
 
     def _repr_html_(self) -> str:
-        from ryecore.display.svg import scrollable  # noqa: PLC0415 - for notebooks alone
+        from ryecore.display.svg import scrollable  # noqa: PLC0415 - only for notebooks
 
         return scrollable(self.to_svg()) + self.render().html()
 

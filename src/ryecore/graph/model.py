@@ -321,12 +321,12 @@ class Graph:
         return tuple(one for one in found if isinstance(one, AgentVertex))
 
     def __str__(self) -> str:
-        from ryecore.graph.rendering import render_graph  # noqa: PLC0415 - to be shown alone
+        from ryecore.graph.rendering import render_graph  # noqa: PLC0415 - only to be shown
 
         return render_graph(self).plain()
 
     def _repr_html_(self) -> str:
-        from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.display import to_html  # noqa: PLC0415 - only for notebooks
         from ryecore.graph.picture import graph_picture  # noqa: PLC0415
 
         return to_html(graph_picture(self))

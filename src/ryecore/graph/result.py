@@ -121,7 +121,7 @@ class GraphResult(ExecutionResult):
     def _repr_html_(self) -> str:
         if self.graph is None or self.run_status is None:
             return self.render().html()
-        from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.display import to_html  # noqa: PLC0415 - only for notebooks
         from ryecore.graph.picture import graph_picture  # noqa: PLC0415
 
         return to_html(graph_picture(self.graph, self.run_status)) + self.render().html()

@@ -97,7 +97,7 @@ class GraphRun(RunHandle[GraphResult]):
     def _repr_html_(self) -> str:
         if self._result is not None:
             return self._result._repr_html_()
-        from ryecore.graph.live import run_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.graph.live import run_html  # noqa: PLC0415 - only for notebooks
 
         # A notebook renders it between two cells: nothing is settled, and nothing waits.
         return run_html(self.graph, self._run_id, self._host.store)

@@ -202,7 +202,7 @@ class RunView(Rendered):
         html = self.render().html()
         if self.graph is None:
             return html
-        from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.display import to_html  # noqa: PLC0415 - only for notebooks
         from ryecore.graph.picture import graph_picture  # noqa: PLC0415
 
         return to_html(graph_picture(self.graph, self.run_status)) + html

@@ -1,6 +1,6 @@
 """Descriptions of items for people who look for them, and the readable text of knowledge.
 
-Nothing here decides anything: a broken item is described by its name alone.
+Nothing here decides anything: a broken item is described only by its name.
 """
 
 import re

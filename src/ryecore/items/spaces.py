@@ -162,7 +162,7 @@ def discover_bundles() -> tuple[Space, ...]:
     spaces = [built_in_space()]
     if not _is_any_bundle_offered():
         return tuple(spaces)
-    from importlib.metadata import entry_points  # noqa: PLC0415 - a large import, used here alone
+    from importlib.metadata import entry_points  # noqa: PLC0415 - a large import, used only here
 
     for point in sorted(entry_points(group=_BUNDLES), key=lambda point: point.name):
         try:
@@ -301,7 +301,7 @@ def similar_ids(kind: str, name: str, folders: Iterable[str | Path]) -> tuple[st
         for file in files
         if file.endswith(EXTENSIONS[kind])
     }
-    from difflib import get_close_matches  # noqa: PLC0415 - for errors alone
+    from difflib import get_close_matches  # noqa: PLC0415 - only for errors
 
     return tuple(get_close_matches(name, sorted(known), n=3))
 

@@ -1,7 +1,7 @@
 """The trust store: which keys are trusted, and for which items; and the files that list them.
 
 The user's own space and the host are the roots. A key of a project or of a third-party bundle is
-trusted for that space's items alone, and only when a root has signed it: a cloned repository can't
+trusted only for that space's items, and only when a root has signed it: a cloned repository can't
 vouch for itself. The built-in bundle brings its own key, which is trusted there.
 
 Source: decisions 6 and 7.

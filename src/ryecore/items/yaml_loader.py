@@ -42,7 +42,7 @@ _IMPLICIT: Final[Mapping[str, tuple[tuple[Tag, re.Pattern[str]], ...]]] = {
 
 
 class _Loader(CSafeLoader):
-    """The C loader of plain values, for YAML 1.2 alone.
+    """The C loader of plain values, of YAML 1.2.
 
     ruamel's own way to it, `YAML(typ="safe")`, makes a class for each document and looks up the
     version of YAML for each scalar, which takes 2.4 times as long.

@@ -83,7 +83,7 @@ class PublicKey:
 
 @frozen(slots=False)
 class SigningKey:
-    """An Ed25519 key that signs. Its `repr` shows the fingerprint alone."""
+    """An Ed25519 key that signs. Its `repr` shows only the fingerprint."""
 
     _seed: bytes = field(repr=False)
 
@@ -138,7 +138,7 @@ MAX_TOTAL_BYTES: Final = 1024 * 1024
 
 @frozen
 class BoxKey:
-    """An X25519 key that opens envelopes. Its `repr` shows the fingerprint alone."""
+    """An X25519 key that opens envelopes. Its `repr` shows only the fingerprint."""
 
     _secret: bytes = field(repr=False)
 

@@ -259,7 +259,7 @@ class SchemaValidator:
             instance_json: The instance as JSON.
 
         Returns:
-            The failures. `UNDECIDED` alone where finding them takes more than `MAX_STEPS`.
+            The failures; only `UNDECIDED` where finding them takes more than `MAX_STEPS`.
 
         Raises:
             ValueError: It is not JSON.
@@ -275,7 +275,7 @@ class SchemaValidator:
             instance_json: The instance as JSON.
 
         Returns:
-            The failures. `UNDECIDED` alone where finding them takes more than `MAX_STEPS`.
+            The failures; only `UNDECIDED` where finding them takes more than `MAX_STEPS`.
 
         Raises:
             ValueError: It is not JSON.

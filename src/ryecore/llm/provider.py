@@ -47,7 +47,7 @@ class LlmProvider(Protocol):
 
         Args:
             request: The request.
-            key: The credential for this call alone; empty if none is needed.
+            key: The credential, for this call; empty if none is needed.
             media: The store of the media of the request and the answer.
         """
         ...

@@ -127,7 +127,7 @@ def _write(path: Path, content: bytes, space: Space) -> None:
 
 
 def _content(tool: ToolDeclaration, server: str, transport: str, folder: str, path: Path) -> bytes:
-    from ruamel.yaml import YAML  # noqa: PLC0415 - for writing items alone
+    from ruamel.yaml import YAML  # noqa: PLC0415 - only for writing items
 
     problem = why_unpinnable(tool)
     if problem:
@@ -182,7 +182,7 @@ def why_unpinnable(tool: ToolDeclaration) -> str:
 
 
 def _is_same_item(path: Path, content: bytes) -> bool:
-    """Return whether a file holds this item; the pin alone doesn't name the server.
+    """Return whether a file holds this item; the pin by itself doesn't name the server.
 
     Whether its calls run in parallel is the choice of who signed it.
     """

@@ -168,7 +168,7 @@ class DpopAuth(httpx2.Auth):
         return response
 
 
-# What follows imports cryptography, which takes a while, for tokens that are bound alone.
+# What follows imports cryptography, which takes a while, only for tokens that are bound.
 
 
 def _new_key() -> "EllipticCurvePrivateKey":

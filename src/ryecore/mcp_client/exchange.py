@@ -78,7 +78,7 @@ async def agree_on_version(client: ClientSession, peer: Peer, *, newest_first: b
     """Agree on a version, by `initialize` or by `server/discover`.
 
     The second is tried where the first is refused, with whatever error: servers before 2026-07-28
-    don't know `server/discover`, and those of that version alone don't know `initialize`.
+    don't know `server/discover`, and those that know only that version don't know `initialize`.
     `McpError` says that there is no common version, or that the connection broke off.
 
     Args:

@@ -138,7 +138,7 @@ class _Client(httpx2.AsyncClient):
         self._peer.is_away = status in _AWAY
         self._peer.note(f"HTTP {status}", f" {response.reason_phrase}")
         if status in (401, 403):
-            from mcp.client.auth.utils import (  # noqa: PLC0415 - imports much, for refusals alone
+            from mcp.client.auth.utils import (  # noqa: PLC0415 - imports much, only for refusals
                 extract_scope_from_www_auth,
             )
 

@@ -195,7 +195,7 @@ async def answer_questions(
 ) -> Result:
     """Answer what a call needs, and call again, until it has its result, or is a task.
 
-    The state of a result goes back as it came, and to this call alone.
+    The state of a result goes back as it came, and only to this call.
     """
     current: Result = first
     pause_s = _FIRST_PAUSE_S

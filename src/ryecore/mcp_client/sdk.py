@@ -1,4 +1,4 @@
-"""The official SDK, imported without its server: by the connector's process alone."""
+"""The official SDK, imported without its server: only by the connector's process."""
 
 import gc
 import importlib

@@ -188,7 +188,7 @@ class TaskCalls:
         if len(first.task_id) > _MAX_ID_CHARS:
             raise RuntimeError(f"the id of its task has {len(first.task_id)} characters")
         state = _Task.model_validate(first.model_dump(mode="json", by_alias=True), by_name=False)
-        if state.has_ended and self._is_modern:  # tasks/get alone has its result
+        if state.has_ended and self._is_modern:  # only tasks/get has its result
             state = state.model_copy(update={"status": "working"})
         kept = None if self._files is None else self._files.keep(first.task_id, tool.name)
         schema = tool.output_schema

@@ -62,7 +62,7 @@ def may_authorize(url: str, server_url: str) -> bool:
     """Return whether a server may have requests of its authorization sent to a URL.
 
     Over TLS; within this machine only for a server there, so that none elsewhere reaches what
-    listens here alone.
+    listens only here.
 
     Source: RFC 6749, section 3.2; RFC 9728, section 7.7.
     """

@@ -1,6 +1,6 @@
 """The catalog: the items that clients are offered, with the names that they have there.
 
-It holds ids alone. What an item says of itself is read, and verified, by who lists or uses it.
+It holds only ids. What an item says of itself is read, and verified, by who lists or uses it.
 """
 
 import logging
@@ -126,7 +126,7 @@ class Catalog:
     async def entries(self, kind: OfferedKind, reserved: Iterable[str] = ()) -> Mapping[str, Entry]:
         """Return the offered items of a kind by name, sorted by it; no other has a reserved name.
 
-        They are listed by their folders alone: each has yet to be verified.
+        They are listed by only their folders: each has yet to be verified.
         """
         call = partial(self._entries, kind, frozenset(reserved))
         return await anyio.to_thread.run_sync(call)

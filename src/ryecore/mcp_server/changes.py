@@ -176,5 +176,5 @@ async def _notify(send: Callable[[], Awaitable[None]]) -> None:
     try:
         with anyio.move_on_after(_PATIENCE_S):
             await send()
-    except Exception:  # of the client's connection alone
+    except Exception:  # only of the client's connection
         _logger.exception("A client can't be told of a change")

@@ -118,7 +118,7 @@ def plain_json(value: object) -> object:
 
 
 def _structured(value: object, protocol_version: str) -> Any:
-    """Return structured content as the protocol takes it: before 2026, an object alone."""
+    """Return structured content as the protocol takes it: before 2026, only an object."""
     if not reads_structure(protocol_version):
         return None
     plain = plain_json(value)

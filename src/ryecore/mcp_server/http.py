@@ -51,7 +51,7 @@ async def serve_http(
 
     Args:
         server: The server of `create_server`.
-        token: The bearer token that every request needs; None for none, on this machine alone.
+        token: The bearer token that every request needs; None for none, only on this machine.
         host: The address to listen at.
         port: The port; 0 for any free one.
         allowed_hosts: Further names that clients may address this host by.

@@ -1,7 +1,7 @@
 """Calls that wait for a client since 2026: it gets their questions, and calls again with responses.
 
 The call's process stays alive meanwhile, in a task of the server. The client's next request finds
-it by a state that can't be guessed, counts once, and holds for the same request alone.
+it by a state that can't be guessed, counts once, and holds only for the same request.
 
 Source: https://modelcontextprotocol.io/specification/draft/basic/utilities/mrtr; ADR 050.
 """

@@ -101,7 +101,7 @@ class RequestReports:
     def _note_event(self, event: Mapping[str, object]) -> None:
         if event.get("step") in _REPORTED_STEPS:
             return
-        # The step and the item alone: a client may not see the values of an event.
+        # Only the step and the item: a client may not see the values of an event.
         message = f"{event.get('step', '')} {event.get('item_id', '')}".strip()
         if threading.get_ident() == self._thread:
             self._put(message)

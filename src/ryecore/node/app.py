@@ -186,7 +186,7 @@ class _NodeApp:
         return Response(render_metrics(samples, HELP), media_type="text/plain; version=0.0.4")
 
     def _route(self, method: str, path: str, handle: _Handler, max_bytes: int = 0) -> Route:
-        """Return a route for proved callers alone, whose answers are signed.
+        """Return a route that only proved callers may use, whose answers are signed.
 
         Args:
             method: The method.

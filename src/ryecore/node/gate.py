@@ -1,6 +1,6 @@
 """The gate: which caller a request comes from, and that it comes once.
 
-A request is admitted by its head alone, before anything of its body is read.
+A request is admitted by its head, before anything of its body is read.
 
 Source: docs/design/remote.md#signatures; decisions 63 and 65.
 """

@@ -105,7 +105,7 @@ class HandingOver:
             return failed_outcome(live.row, problem)
 
     async def ended(self, row: RunRow) -> None:
-        """Remove what is kept of a run for this node alone, as its end is written."""
+        """Remove what is kept of a run for no one but this node, as its end is written."""
         if row.handed_id is None or row.report is None:
             return
         try:

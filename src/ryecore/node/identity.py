@@ -47,7 +47,7 @@ _TEMPLATE: Final = """\
 host: 127.0.0.1
 port: 8765
 
-# Behind a proxy that ends TLS, or on loopback alone, there are no such files.
+# Behind a proxy that ends TLS, or only on loopback, there are no such files.
 # tls: {certificate: /etc/ssl/node.pem, key: /etc/ssl/node.key}
 
 # caller: a caller's own key counts in its own spaces, because you allowed it to run code here.

@@ -164,7 +164,7 @@ async def end_failed(cluster: Cluster, run_id: str, problem: Exception) -> bool:
     Args:
         cluster: The runs of the state.
         run_id: The run.
-        problem: Why. Of an error that isn't ryecore's the type alone is told: its text may hold a
+        problem: Why. Of an error that isn't ryecore's only the type is told: its text may hold a
             secret.
 
     Returns:

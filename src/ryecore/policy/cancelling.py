@@ -107,7 +107,7 @@ def is_stray(error: BaseException) -> bool:
 async def run_to_end(call: Callable[[], Awaitable[T]]) -> T:
     """Await a call, such as the settling of a run, however often its task is cancelled meanwhile.
 
-    A shielded scope holds off anyio's cancellations alone: each `Task.cancel()` of asyncio passes
+    A shielded scope holds off only anyio's cancellations: each `Task.cancel()` of asyncio passes
     it. So there the call runs in a task of its own, and CancelledError is raised after its end.
     Only the end of its event loop cuts it short.
     """

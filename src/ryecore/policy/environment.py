@@ -134,7 +134,7 @@ _OF_ONE_CALL: Final = frozenset({CHANNEL, ANSWERS})
 def may_inherit(name: str, rule: InheritEnv, value: str = "") -> bool:
     """Return whether a tool's process inherits a variable that no signed element names.
 
-    The channel of a call is that call's alone: what a tool starts doesn't hand it to other tools.
+    The channel of a call is only that call's: what a tool starts doesn't hand it to other tools.
     """
     if name in _OF_ONE_CALL:
         return False

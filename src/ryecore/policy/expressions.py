@@ -115,7 +115,7 @@ class Template:
         return None
 
     def value(self, context: Context) -> object:
-        """Return what it stands for. A text that is one expression alone keeps the value's type.
+        """Return what it stands for. A text that is just one expression keeps the value's type.
 
         Values are put in as they are: neither copied, nor looked through for expressions.
         """

@@ -143,7 +143,7 @@ def fill_parameters(
 ) -> dict[str, object]:
     """Put an event's context in for `${path}` in a hook's parameters, in one pass.
 
-    A text that is one placeholder alone becomes the value, whatever its type; within a longer
+    A text that is just one placeholder becomes the value, whatever its type; within a longer
     text, other values are written as JSON. One that leads nowhere stays as it is.
     """
 

@@ -81,7 +81,7 @@ def fill_placeholders(
 ) -> object:
     """Put values in for placeholders in all texts of a value, in one pass: none is expanded again.
 
-    A text that is one placeholder alone becomes the value, whatever its type; within a longer
+    A text that is just one placeholder becomes the value, whatever its type; within a longer
     text, a value that is not text is JSON.
     """
     if isinstance(value, str):

@@ -50,7 +50,7 @@ def capability_to_ask(kind: AskKind, item_id: str) -> str:
 def allows(granted: Iterable[str], needed: str) -> bool:
     """Return whether a capability is granted, by name or by wildcard.
 
-    Signing is matched by name alone: no wildcard grants it.
+    Signing is matched only by name: no wildcard grants it.
 
     Source: decision 13.
     """

@@ -67,7 +67,7 @@ def spliced_scripts(
 ) -> list[SplicedScript]:
     """Return the programs of a call in which expressions stand, beside other text.
 
-    A text that is one expression alone is passed whole, and allowed: the call's author declares
+    A text that is just one expression is passed whole, and allowed: the call's author declares
     this value to be the program. `pattern` matches expressions, or replaces each of them with a
     NUL.
     """

@@ -135,7 +135,7 @@ def _next_step(kind: LlmErrorKind, status: int | None) -> str:
 
 
 def kind_of_status(status: int) -> LlmErrorKind:
-    """Return the kind of a failure by its HTTP status alone.
+    """Return the kind of a failure by only its HTTP status.
 
     A status that a retry can't change is `bad_request`. So is a redirect: a key must not be sent to
     an address that the host didn't name.

@@ -174,7 +174,7 @@ _KINDS: Final[Mapping[str, tuple[RemoteKind, ...]]] = {
     "patience_s": ("ray",),
     "travels": ("queue", "ray"),
 }
-"""The keys that count for some kinds of remotes alone; elsewhere one would do nothing."""
+"""The keys that count only for some kinds of remotes; elsewhere one would do nothing."""
 
 
 @frozen

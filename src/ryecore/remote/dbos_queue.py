@@ -72,7 +72,7 @@ class QueueBounds:
 
 
 class IdSerializer(Serializer):
-    """Writes the ids of workflows as JSON, and of an error its type alone."""
+    """Writes the ids of workflows as JSON, and of an error only its type."""
 
     @override
     def serialize(self, data: Any) -> str:

@@ -38,7 +38,7 @@ The state and caches in it are the node's own."""
 class RemoteResult(ExecutionResult):
     """The result of a tool that ran on a node.
 
-    Its chain is that of the node, known here by `elements` alone.
+    Its chain is that of the node, known here only by `elements`.
 
     Attributes:
         remote: The name of the remote.

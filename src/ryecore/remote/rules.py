@@ -110,7 +110,7 @@ def fold_name(name: str) -> str:
 
 
 def why_it_stays(path: str, *, is_folder: bool = False) -> str | None:
-    """Return why a file or folder never travels, by its path alone, as the end of a sentence.
+    """Return why a file or folder never travels, by only its path, as the end of a sentence.
 
     Args:
         path: The path below the project's folder, or below the folder that holds `.ai`, with `/`.

@@ -76,7 +76,7 @@ def prune_snapshots(
         used_before_s: Those that were used last before this time go: seconds since the epoch. Leave
             a day for runs that are sent meanwhile.
         kept: Snapshots that stay in any case, such as those of runs that wait.
-        is_projects: Whether they are those of a project alone, or have user space, too.
+        is_projects: Whether they are only those of a project, or have user space, too.
 
     Returns:
         The deleted lists and files.

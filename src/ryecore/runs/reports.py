@@ -21,7 +21,7 @@ class Recorded(Protocol):
 class RunReports:
     """The sink of the reports of one run's own tools.
 
-    They are live events of that run alone, and then its host's. So a run below doesn't pass its own
+    They are live events only of that run, and then its host's. So a run below doesn't pass its own
     to the run above, which would show them as its own.
 
     Args:

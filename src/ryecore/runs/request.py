@@ -189,7 +189,7 @@ class RunRequest:
         """
         if key is None:
             return self
-        from ryecore.state.idempotency import IdempotencyKey  # noqa: PLC0415 - with a key alone
+        from ryecore.state.idempotency import IdempotencyKey  # noqa: PLC0415 - only with a key
 
         identity = {
             "parameters": self.inputs,

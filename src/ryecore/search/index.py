@@ -40,7 +40,7 @@ class IndexHit:
     """An item that matches a query.
 
     `source` lacks the items that it shadows. `content_hash` is the SHA-256 (hex) of the whole file
-    when it was indexed; empty where it was indexed by its name alone.
+    when it was indexed; empty where it was indexed only by its name.
     """
 
     row: int

@@ -56,11 +56,11 @@ class Query:
     phrases: tuple[str, ...] = ()
 
     def of_names(self) -> "Query":
-        """Return the same query, of the names of items alone."""
+        """Return the same query, of only the names of items."""
         return self.in_field("name")
 
     def in_field(self, field: str) -> "Query":
-        """Return the same query of one of `FIELDS` alone."""
+        """Return the same query of only one of `FIELDS`."""
         return self if self.match is None else evolve(self, match=f"{field} : ({self.match})")
 
 

@@ -1,4 +1,4 @@
-"""The files that a search looks through, from their folders and stats alone: no file is opened."""
+"""The files that a search looks through, from only their folders and stats: no file is opened."""
 
 import os
 import time
@@ -52,7 +52,7 @@ class ItemFile:
 
 @frozen
 class Place:
-    """The files of one kind in one space, without exports of threads, or these alone."""
+    """The files of one kind in one space, without exports of threads, or only these."""
 
     space: Space
     kind: str
@@ -62,7 +62,7 @@ class Place:
     def walk(
         self, category: str = "", enter: Callable[[str], object] = lambda _: None
     ) -> Iterator[ItemFile]:
-        """Yield the files of items, perhaps of a category alone; skip what can't be read.
+        """Yield the files of items, perhaps of only one category; skip what can't be read.
 
         `enter` is called with each folder before it is listed, and each link before it is followed.
         """
@@ -243,10 +243,10 @@ class ItemListing:
         """Return all items, sorted and each once; some may not be usable.
 
         A new, removed or renamed file changes the stat of its folder, so that the next call notices
-        it by the stats of the folders and links alone. The same tuple means that nothing changed.
+        it by only the stats of the folders and links. The same tuple means that nothing changed.
 
         Args:
-            category: The first part of their ids, whose folders alone are looked at; by default,
+            category: The first part of their ids, the folders that are looked at; by default,
                 any.
         """
         paths = (f"{folder}/{category}" for folder in self._folders)

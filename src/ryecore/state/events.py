@@ -266,7 +266,7 @@ class EventStream(Generic[Body]):
 
 
 UNLOGGED: Final = frozenset({"reasoning_delta"}) | REPORT_TYPES
-"""The types of events that live listeners alone get."""
+"""The types of events that only live listeners get."""
 
 
 @frozen

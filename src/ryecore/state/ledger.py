@@ -195,7 +195,7 @@ class BudgetLedger(RequestLedger, Transactions, Protocol):
             thread_id: The child, which the registry knows.
             parent_id: The parent, whose budget it is a part of.
             wanted: The wanted ceilings.
-            reserves_spend: Whether money is reserved for it alone; else it shares its parent's.
+            reserves_spend: Whether money is reserved only for it; else it shares its parent's.
             reserves_tokens: The same for tokens.
 
         Returns:

@@ -157,7 +157,7 @@ class Cost:
     @property
     def amount(self) -> "Amount":
         """The money and the tokens."""
-        from ryecore.policy.budget import Amount  # noqa: PLC0415 - for what counts money alone
+        from ryecore.policy.budget import Amount  # noqa: PLC0415 - only for what counts money
 
         return Amount(self.spend_microcents, self.tokens)
 

@@ -178,11 +178,11 @@ def check_address(address: str, environ: Mapping[str, str]) -> str | None:
     if address == IN_FOLDER:
         return None
     if is_on_postgres(address):
-        from ryecore.state.postgres.address import PostgresAddress  # noqa: PLC0415 - with one alone
+        from ryecore.state.postgres.address import PostgresAddress  # noqa: PLC0415 - only with one
 
         PostgresAddress.parse(address)
     elif address.startswith(_S3):
-        from ryecore.state.s3.address import S3Address  # noqa: PLC0415 - with one alone
+        from ryecore.state.s3.address import S3Address  # noqa: PLC0415 - only with one
 
         S3Address.parse(address, environ)
     elif not Path(address).is_absolute():

@@ -1,6 +1,6 @@
 """thread.json: a thread's permissions and status, signed by the run key.
 
-The registry is authoritative; this file is for people, and for readers of the folder alone.
+The registry is authoritative; this file is for people, and for readers of only the folder.
 
 Source: docs/design/threads.md#the-threads-file; decisions 5 and 37.
 """

@@ -157,7 +157,7 @@ class ThreadResult(ExecutionResult):
         return f"ThreadResult({self.ended}, {self.thread_id!r})"
 
     def _repr_html_(self) -> str:
-        from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.display import to_html  # noqa: PLC0415 - only for notebooks
         from ryecore.threads.picture import result_picture  # noqa: PLC0415
 
         return self.render().html() + to_html(result_picture(self))

@@ -56,7 +56,7 @@ class Thread(RunHandle[ThreadResult]):
         return render_tree([found], width=_COLUMNS, now=time.time()).plain()
 
     def _repr_html_(self) -> str:
-        from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.display import to_html  # noqa: PLC0415 - only for notebooks
         from ryecore.threads.picture import tree_picture  # noqa: PLC0415
 
         found = self._glance()

@@ -92,12 +92,12 @@ class TreeNode:
             waiting.extend(reversed(one.children))
 
     def __str__(self) -> str:
-        from ryecore.threads.rendering import render_tree  # noqa: PLC0415 - to be shown alone
+        from ryecore.threads.rendering import render_tree  # noqa: PLC0415 - only to be shown
 
         return render_tree([self], width=_COLUMNS, now=time.time()).plain()
 
     def _repr_html_(self) -> str:
-        from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.display import to_html  # noqa: PLC0415 - only for notebooks
         from ryecore.threads.picture import tree_picture  # noqa: PLC0415
 
         return to_html(tree_picture([self], now=time.time()))

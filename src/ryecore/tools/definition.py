@@ -433,7 +433,7 @@ def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
         **options: See `ToolDef.from_function`.
 
     Returns:
-        The tool; with options alone, a decorator.
+        The tool; with only options, a decorator.
 
     Raises:
         TypeError: A parameter's type can't be shown to a model; it is named.

@@ -176,7 +176,7 @@ async def _checked(tool: ToolDef, text: str, sent: dict[str, Any]) -> Mapping[st
     except (ValueError, RecursionError):  # such as half a character, or a number beyond any
         fits = False
     if not fits:
-        # Problems name the model's own arguments alone; it may not see those of the host.
+        # Problems name only the model's own arguments; it may not see those of the host.
         await check_arguments(tool.name, text, tool.shown_schema)
         raise invalid_arguments(
             tool.name, "they don't fit together with the arguments that the host sets"

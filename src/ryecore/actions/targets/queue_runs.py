@@ -49,7 +49,7 @@ class QueueRuns:
         store: Returns the threads.
         threads: Returns the service that runs directives' threads.
         graphs: Returns the service that runs graphs.
-        tools: Runs the tools, which nodes alone put into queues; one may turn out to be a graph.
+        tools: Runs the tools, which only nodes put into queues; one may turn out to be a graph.
     """
 
     def __init__(

@@ -158,7 +158,7 @@ def _mark_for_cache(parameters: dict[str, Any], lifetime: CacheLifetime) -> None
     mark = _CACHE_MARKS[lifetime]
     if "tools" in parameters:
         parameters["tools"][-1]["cache_control"] = mark
-    if parameters.get("system", "").strip():  # the API refuses a block of blanks alone
+    if parameters.get("system", "").strip():  # the API refuses a block of only blanks
         block = {"type": "text", "text": parameters["system"], "cache_control": mark}
         parameters["system"] = [block]
     messages = parameters["messages"]
@@ -214,7 +214,7 @@ class _Writer:
 
     def _block(self, part: Part, role: str) -> dict[str, Any] | None:
         if isinstance(part, TextPart):
-            # The API refuses text of blanks alone, though models write it.
+            # The API refuses text of only blanks, though models write it.
             return {"type": "text", "text": part.text} if part.text.strip() else None
         if isinstance(part, ToolCallPart):
             return self._call(part)

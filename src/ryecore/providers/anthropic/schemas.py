@@ -31,7 +31,7 @@ class _Open(Exception):
 
 
 def answer_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a schema with the vendor's words alone, others described; None if it can't be one."""
+    """Return a schema with only the vendor's words, others described; None if it can't be one."""
     try:
         return _fitting(schema)
     except _Open:

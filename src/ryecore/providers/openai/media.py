@@ -78,7 +78,7 @@ async def ask_for_images(
     contents: Contents,
     headers: dict[str, str | openai.Omit],
 ) -> ImagesResponse:
-    """Request images, made from a prompt alone or from other images; refuse other media."""
+    """Request images, made from only a prompt or from other images; refuse other media."""
     settings: dict[str, Any] = {
         "model": request.model,
         "prompt": request.prompt,

@@ -1,4 +1,4 @@
-"""The address of a bucket, and the keys for it, which are in the environment alone.
+"""The address of a bucket, and the keys for it, which are only in the environment.
 
 Source: docs/how-to/keep-objects.md.
 """

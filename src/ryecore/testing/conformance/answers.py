@@ -50,7 +50,7 @@ class AnswerCases(Cases):
 
     @case()
     async def test_unicode_cut_between_bytes(self, at: Bench) -> None:
-        """Characters arrive complete, though each byte is sent alone."""
+        """Characters arrive complete, though each byte is sent by itself."""
         script = Script((TextPart(_UNICODE),), deltas=7)
         await at.both(script)
         body = b"".join(at.wire.stream(script))

@@ -117,7 +117,7 @@ class RunCases(NodeCases):
 
     @node_case
     def test_a_run_may_do_what_caller_and_request_both_say(self, node: NodeUnderTest) -> None:
-        """The request's capabilities count within the caller's scopes alone."""
+        """The request's capabilities count only within the caller's scopes."""
         narrow = Peer.allowed(node, scopes=("rye.execute.tool.acme.one",))
         broad = Peer.allowed(node)
         for peer, capabilities, ref, runs in (

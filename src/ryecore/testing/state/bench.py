@@ -188,7 +188,7 @@ def state_case(body: Case) -> Callable[[Any], None]:
 def process_case(body: Case) -> Callable[[Any], None]:
     """Make a test method of an async case whose work is done by other processes.
 
-    It runs on the first event loop alone: what races is the processes.
+    It runs only on the first event loop: what races is the processes.
     """
     return _method(body, 1)
 

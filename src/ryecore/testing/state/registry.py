@@ -179,7 +179,7 @@ class RegistryCases(StateCases):
 
     @state_case
     async def test_a_token_is_used_once(self, store: StateStore, place: Place) -> None:
-        """A thread with a token is claimed with the newest one alone."""
+        """A thread with a token is claimed only with the newest one."""
         registry = store.registry
         await registry.register("a", _ITEM)
         old, new = await registry.mint_token("a"), await registry.mint_token("a")
