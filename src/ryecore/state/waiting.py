@@ -19,8 +19,8 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,7 @@ __all__ = [
     "ChangeWatcher",
     "GroupSync",
     "LockWait",
+    "WorkerPlace",
     "Workers",
     "is_blocking",
     "is_event_loop",
@@ -73,18 +74,15 @@ class Workers:
         limiter = self._limiter_here()
         return await anyio.to_thread.run_sync(partial(work, *values), limiter=limiter)
 
-    @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
-        """Take the place of a worker, for what the event loop itself awaits within the block."""
-        limiter, borrower = self._limiter_here(), object()
+    async def take_place(self) -> "WorkerPlace":
+        """Take the place of a worker, for what the event loop itself awaits."""
+        limiter = self._limiter_here()
+        place = WorkerPlace(limiter)
         try:
-            limiter.acquire_on_behalf_of_nowait(borrower)
+            limiter.acquire_on_behalf_of_nowait(place)
         except anyio.WouldBlock:
-            await limiter.acquire_on_behalf_of(borrower)
-        try:
-            yield
-        finally:
-            limiter.release_on_behalf_of(borrower)
+            await limiter.acquire_on_behalf_of(place)
+        return place
 
     def _limiter_here(self) -> anyio.CapacityLimiter:
         limiter = self._limiter.get(None)
@@ -92,6 +90,19 @@ class Workers:
             limiter = anyio.CapacityLimiter(self._most)
             self._limiter.set(limiter)
         return limiter
+
+
+class WorkerPlace:
+    """The place of a worker, which somebody else has taken."""
+
+    __slots__ = ("_limiter",)
+
+    def __init__(self, limiter: anyio.CapacityLimiter) -> None:
+        self._limiter = limiter
+
+    def leave(self) -> None:
+        """Leave it to a worker."""
+        self._limiter.release_on_behalf_of(self)
 
 
 SYNC_WORKERS: Final = Workers("ryecore_syncs", 32)

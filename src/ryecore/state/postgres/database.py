@@ -16,7 +16,13 @@ import time
 from binascii import crc32
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from threading import local
 from typing import Any, Final, TypeVar, cast
 
@@ -28,7 +34,7 @@ from ryecore.state.postgres.budget_functions import FAST_PATH_MISS
 from ryecore.state.postgres.connecting import connect
 from ryecore.state.postgres.failures import failure_of
 from ryecore.state.postgres.fast_path import DeferredOperations, FastPathMiss
-from ryecore.state.postgres.joining import Ahead, JoiningLog
+from ryecore.state.postgres.joining import Ahead, JoiningLog, in_tree
 from ryecore.state.postgres.schema import MIGRATIONS
 from ryecore.state.postgres.session import ServerClock, Session
 from ryecore.state.postgres.upgrade import UPGRADE_WAIT_S, upgrade, version_of
@@ -52,8 +58,7 @@ _AWAY_S: Final = 20.0
 _TRY_AGAIN_S: Final = 0.1
 _WRITING: Final = crc32(b"ryecore writers") & 0x7FFFFFFF
 _IN_TREE: Final = crc32(b"ryecore trees") & 0x7FFFFFFF
-_SHARED: Final = "lock_tree(?, ?, ?, ?, TRUE)"
-"""Turns of one tree go beside each other, and never beside its sums."""
+_NOTHING: Final[AbstractContextManager[Ahead | None]] = nullcontext(None)
 
 
 class _Current(local):
@@ -146,17 +151,14 @@ class PostgresDatabase:
         if self._joining.get(thread_id) is log:
             del self._joining[thread_id]
 
-    @contextmanager
-    def joined(self, thread_id: str | None, *, waits: bool = True) -> Iterator[Ahead | None]:
-        """Yield what a thread's log has to write in the transaction within the block, if any."""
+    def joined(
+        self, thread_id: str | None, *, waits: bool = True
+    ) -> AbstractContextManager[Ahead | None]:
+        """Return what a thread's log has to write in the transaction within the block, if any."""
         # Within a transaction of several operations, it was written at its beginning.
         is_first = thread_id is not None and self._current.session is None
         log = self._joining.get(thread_id) if is_first and thread_id is not None else None
-        if log is None:
-            yield None
-            return
-        with log.joining(waits=waits) as ahead:
-            yield ahead
+        return _NOTHING if log is None else log.joining(waits=waits)
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
@@ -245,26 +247,23 @@ class PostgresDatabase:
 
     def _in_tree(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
         with self.joined(thread_id) as ahead:
-            query, all_values = self._tree_query(thread_id, function, values, ahead)
-            return _result_of(self.row(query, all_values), ahead)
+            query, all_values = in_tree(function, values, ahead, (*self.tree_lock, thread_id))
+            is_written, result = self.row(query, all_values)
+            if ahead is not None and not is_written:
+                raise ahead.refused()
+            return result
 
     async def _awaited_in_tree(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
-        async with self.awaited() as session:
+        session = await self.borrow()
+        try:
             with self.joined(thread_id, waits=False) as ahead:
-                query, all_values = self._tree_query(thread_id, function, values, ahead)
-                return _result_of(await self.ask(session, query, all_values), ahead)
-
-    def _tree_query(
-        self, thread_id: str, function: str, values: Sequence[Any], ahead: Ahead | None
-    ) -> tuple[str, Sequence[Any]]:
-        lock = (*self.tree_lock, thread_id)
-        if ahead is None:
-            return f"SELECT TRUE, {function} FROM {_SHARED}", (*values, *lock)
-        query = (  # without the OFFSET, both calls would be one level, and their order open
-            f"SELECT written, CASE WHEN written THEN {function} END"
-            f" FROM (SELECT {ahead.call} AS written FROM {_SHARED} OFFSET 0) AS ahead"
-        )
-        return query, (*values, *ahead.values, *lock)
+                query, all_values = in_tree(function, values, ahead, (*self.tree_lock, thread_id))
+                is_written, result = await self.ask(session, query, all_values)
+                if ahead is not None and not is_written:
+                    raise await in_worker(ahead.refused)
+                return result
+        finally:
+            self.give_back(session)
 
     @contextmanager
     def _part(self, session: Session) -> Iterator[None]:
@@ -330,40 +329,46 @@ class PostgresDatabase:
         running = self._running()
         if running is not None:
             return running.execute(query, parameters).fetchone()
-        with self._fast_path(), self._session() as session:
-            return session.first(query, parameters)
+        try:
+            with self._session() as session:
+                return session.first(query, parameters)
+        except psycopg.Error as problem:
+            raise self._fast_path_failure(problem) from problem
 
     async def first(self, query: str, parameters: Sequence[Any] = ()) -> Any:
         """Return the same to an operation, which the event loop awaits."""
         return await await_or_work(self._awaited_row, self.row, query, parameters)
 
     async def _awaited_row(self, query: str, parameters: Sequence[Any]) -> Any:
-        async with self.awaited() as session:
+        session = await self.borrow()
+        try:
             return await self.ask(session, query, parameters)
+        finally:
+            self.give_back(session)
 
     async def ask(self, session: Session, query: str, parameters: Sequence[Any]) -> Any:
-        """Run one statement on a connection that is `awaited`, and return its first row, if any."""
-        with self._fast_path():
+        """Run one statement on a connection that was borrowed; return its first row, if any."""
+        try:
             return await session.first_awaited(query, parameters)
+        except psycopg.Error as problem:
+            raise self._fast_path_failure(problem) from problem
 
-    @contextmanager
-    def _fast_path(self) -> Iterator[None]:
-        with self._failing("written"):
-            try:
-                yield
-            except psycopg.Error as problem:
-                if problem.sqlstate == FAST_PATH_MISS:
-                    raise FastPathMiss from None
-                raise
+    def _fast_path_failure(self, problem: psycopg.Error) -> BaseException:
+        if problem.sqlstate == FAST_PATH_MISS:
+            return FastPathMiss()
+        return failure_of(self._address.shown, "written", problem)
 
     async def fetch(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """Return the rows that a query finds to an operation, which the event loop may await."""
         return await await_or_work(self._awaited_rows, self._prepared_rows, query, parameters)
 
     async def _awaited_rows(self, query: str, parameters: Sequence[Any]) -> list[Any]:
-        async with self.awaited() as session:
+        session = await self.borrow()
+        try:
             with self._failing("read"):
                 return [*await session.rows_awaited(query, parameters)]
+        finally:
+            self.give_back(session)
 
     def _prepared_rows(self, query: str, parameters: Sequence[Any]) -> list[Any]:
         if self._running() is not None:
@@ -394,25 +399,30 @@ class PostgresDatabase:
         finally:
             if call is not None:
                 call.leave()
-            self._give_back(session)
+            self.give_back(session)
 
-    @asynccontextmanager
-    async def awaited(self) -> AsyncIterator[Session]:
-        """Yield a connection to an event loop, for one statement that it awaits.
+    async def borrow(self) -> Session:
+        """Return a connection for a statement that an event loop awaits; see `give_back`.
 
         Raises:
             MustBlock: None is there, so that one has to be made.
         """
-        async with WORKERS.place():
+        place = await WORKERS.take_place()
+        try:
             session = None if self._clock.is_due() else self._idle_session()
             if session is None:
                 raise MustBlock
-            try:
-                yield session
-            finally:
-                self._give_back(session)
+        except BaseException:
+            place.leave()
+            raise
+        session.place = place
+        return session
 
-    def _give_back(self, session: Session) -> None:
+    def give_back(self, session: Session) -> None:
+        """Keep a connection for others, unless it is broken."""
+        if session.place is not None:
+            session.place.leave()
+            session.place = None
         status = session.connection.pgconn.transaction_status
         is_idle = status == psycopg.pq.TransactionStatus.IDLE
         if self._is_closed or session.was_cancelled or not is_idle:
@@ -484,11 +494,3 @@ class PostgresDatabase:
             yield
         except psycopg.Error as problem:
             raise failure_of(self._address.shown, done, problem) from problem
-
-
-def _result_of(row: Any, ahead: Ahead | None) -> Any:
-    """Return what a stored function has returned, after what goes ahead of it was written."""
-    is_written, result = row
-    if ahead is not None and not is_written:
-        raise ahead.refused()
-    return result

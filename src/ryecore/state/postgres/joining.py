@@ -5,12 +5,17 @@ Source: docs/design/threads.md#storage; ADR 042.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from ryecore.errors import RyeError
 from ryecore.frozen import frozen
 
-__all__ = ["Ahead", "JoiningLog"]
+__all__ = ["Ahead", "JoiningLog", "in_tree"]
+
+# ruff: noqa: S608 - what is spliced into statements is this package's own constants
+
+_SHARED: Final = "lock_tree(?, ?, ?, ?, TRUE)"
+"""Turns of one tree go beside each other, and never beside its sums."""
 
 
 @frozen
@@ -43,3 +48,25 @@ class JoiningLog(Protocol):
             MustBlock: It may not wait, and would have to.
         """
         ...
+
+
+def in_tree(
+    function: str, values: Sequence[Any], ahead: Ahead | None, lock: Sequence[Any]
+) -> tuple[str, Sequence[Any]]:
+    """Return the query that calls a stored function after what goes ahead of it, and its values.
+
+    Its row says whether what goes ahead was written, and what the function has returned.
+
+    Args:
+        function: Its call.
+        values: The values of the call.
+        ahead: What goes ahead; None for nothing.
+        lock: The numbers of the tree's lock, which the query shares, and a thread of the tree.
+    """
+    if ahead is None:
+        return f"SELECT TRUE, {function} FROM {_SHARED}", (*values, *lock)
+    query = (  # without the OFFSET, both calls would be one level, and their order open
+        f"SELECT written, CASE WHEN written THEN {function} END"
+        f" FROM (SELECT {ahead.call} AS written FROM {_SHARED} OFFSET 0) AS ahead"
+    )
+    return query, (*values, *ahead.values, *lock)

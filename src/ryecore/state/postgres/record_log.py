@@ -9,11 +9,12 @@ Source: docs/design/threads.md#storage; decisions 38, 47 and 77; ADR 042.
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import count
 from threading import Condition, Lock, Thread
+from types import TracebackType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from typing_extensions import override
@@ -53,6 +54,9 @@ _LENGTH: Final = (
     " AND (owner_fence IS NULL OR EXISTS (SELECT 1 FROM threads AS it"
     " WHERE it.thread_id = logs.thread_id AND it.fence = owner_fence))"
 )
+_REFUSALS: Final = (RyeError, FastPathMiss, MustBlock)
+"""The errors of a statement that has changed nothing, except where the server can't be reached."""
+
 RELEASE: Final = "UPDATE logs SET pid = NULL WHERE thread_id = ? AND fence = ?"
 """Releases a log for another writer."""
 
@@ -103,13 +107,17 @@ os.register_at_fork(after_in_child=_LATE.reset)
 
 
 class _Write(NamedTuple):
-    """A write of all buffered lines: how many, their bytes, the chain after them, its statement."""
+    """A write of all buffered lines: how many, their bytes, the chain after them, its statement.
+
+    It `closes` the log, or not.
+    """
 
     lines: int
     size: int
     chain: Chain
     call: str
     values: tuple[Any, ...]
+    closes: bool
 
 
 class PostgresRecordLog(RecordBuffer, RecordLog):
@@ -245,29 +253,34 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
         self._database.change(RELEASE, (self._thread_id, self._fence))
 
     def _flush(self) -> None:
-        with self._writer():
-            self._write_kept()
+        """Write the buffered lines as a statement of their own."""
+        with _Writing(self) as ahead:
+            if ahead is not None and not self._database.call(f"SELECT {ahead.call}", ahead.values):
+                raise ahead.refused()
 
     async def _awaited_flush(self) -> None:
-        async with self._database.awaited() as session:
-            with self._writer(waits=False):
-                write = self._next_write()
-                if write is None:
+        session = await self._database.borrow()
+        try:
+            with _Writing(self, waits=False) as ahead:
+                if ahead is None:
                     return
-                with self._in_doubt_unless_done(write):
-                    row = await self._database.ask(session, f"SELECT {write.call}", write.values)
-                    if not row[0]:
-                        raise self._why_refused()
+                row = await self._database.ask(session, f"SELECT {ahead.call}", ahead.values)
+                if not row[0]:
+                    raise await in_worker(ahead.refused)
+        finally:
+            self._database.give_back(session)
 
     def _close_turn(self, turn: int) -> Head:
-        with self._writer():
-            head = self._sign_kept(turn)
-            self._write_kept()
-            return head
+        head = self._sign(turn)
+        self._flush()
+        return head
 
-    @contextmanager
-    def _writer(self, *, waits: bool = True) -> Iterator[None]:
-        """Be the only one who writes this log, and know what is written; see `joining`."""
+    def joining(self, *, waits: bool = True) -> "_Writing":
+        """Write the buffered lines within a transaction of others; None where there are none."""
+        return _Writing(self, waits=waits, closes=self._closes)
+
+    def _begin_write(self, *, waits: bool, closes: bool) -> _Write | None:
+        """Keep other writers of this log away until `_end_write`, and return what to write."""
         if not waits and not self._writing.acquire(blocking=False):
             raise MustBlock
         call = current_call()
@@ -275,36 +288,29 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
             if call is not None:
                 call.check()
         try:
-            if self._in_doubt is not None and not waits:
-                raise MustBlock
-            self._resolve_doubt()
-            yield
+            if self._in_doubt is not None:
+                if not waits:
+                    raise MustBlock
+                self._resolve_doubt()
+            return self._next_write(closes=closes)
+        except BaseException:
+            self._writing.release()
+            raise
+
+    def _end_write(self, write: _Write | None, problem: BaseException | None) -> None:
+        try:
+            if write is None:
+                return
+            place = write.lines, write.size, write.chain
+            if problem is None:
+                self._written(*place)
+                self._is_closed = write.closes
+            elif isinstance(problem, StateUnreachable) or not isinstance(problem, _REFUSALS):
+                self._in_doubt = place  # so does the cancellation of a task that awaited it
         finally:
             self._writing.release()
 
-    def _write_kept(self) -> None:
-        """Write the buffered lines as a statement of their own."""
-        write = self._next_write()
-        if write is None:
-            return
-        with self._in_doubt_unless_done(write):
-            if not self._database.call(f"SELECT {write.call}", write.values):
-                raise self._why_refused()
-
-    @contextmanager
-    def joining(self, *, waits: bool = True) -> Iterator[Ahead | None]:
-        """Write the buffered lines within a transaction of others; None where there are none."""
-        with self._writer(waits=waits):
-            closes = self._closes and self._file is None
-            write = self._next_write(closes=closes)
-            if write is None:
-                yield None
-                return
-            with self._in_doubt_unless_done(write):
-                yield Ahead(write.call, write.values, self._why_refused)
-            self._is_closed = closes
-
-    def _next_write(self, *, closes: bool = False) -> _Write | None:
+    def _next_write(self, *, closes: bool) -> _Write | None:
         lines = len(self._lines)  # others may append meanwhile
         if not lines:
             return None
@@ -318,24 +324,10 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
         lease, _ = new_lease()
         if self._file is None:
             values = (self._thread_id, self._fence, self._offset, size, text, lease, closes)
-            return _Write(lines, size, chain, _APPEND, values)
+            return _Write(lines, size, chain, _APPEND, values, closes)
         owner, file = columns(current_process()), self._file.decode()
         opening = (self._thread_id, size, *owner, lease, file, text)
-        return _Write(lines, size, chain, _OPEN, opening)
-
-    @contextmanager
-    def _in_doubt_unless_done(self, write: _Write) -> Iterator[None]:
-        lines, size, chain = write[:3]
-        try:
-            yield
-        except (RyeError, FastPathMiss, MustBlock) as problem:
-            if isinstance(problem, StateUnreachable):
-                self._in_doubt = (lines, size, chain)
-            raise
-        except BaseException:  # such as the cancellation of a task that awaited the answer
-            self._in_doubt = (lines, size, chain)
-            raise
-        self._written(lines, size, chain)
+        return _Write(lines, size, chain, _OPEN, opening, closes=False)
 
     def _written(self, lines: int, size: int, chain: Chain) -> None:
         self._drop_kept(lines, size, chain)
@@ -377,6 +369,34 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
             thread_id=self._thread_id,
             state="taken over",
         )
+
+
+class _Writing:
+    """A block whose statement writes the buffered lines of a log.
+
+    It begins with what is to be written, if anything is. Without an error at its end, that is
+    written; with one that leaves it open, it is in doubt.
+    """
+
+    __slots__ = ("_closes", "_log", "_waits", "_write")
+
+    def __init__(self, log: PostgresRecordLog, *, waits: bool = True, closes: bool = False) -> None:
+        self._log = log
+        self._waits = waits
+        self._closes = closes
+
+    def __enter__(self) -> Ahead | None:
+        log = self._log
+        self._write = write = log._begin_write(waits=self._waits, closes=self._closes)
+        return None if write is None else Ahead(write.call, write.values, log._why_refused)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._log._end_write(self._write, problem)
 
 
 def log_exists(database: PostgresDatabase, thread_id: str) -> bool:

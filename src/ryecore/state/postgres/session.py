@@ -10,7 +10,7 @@ import os
 import select
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ import psycopg
 from ryecore.state.postgres.dialect import NamedRow, in_postgres
 from ryecore.state.postgres.prepared import PreparedRows, PreparedStatements
 from ryecore.state.statements import DatabaseTime, Rows
+from ryecore.state.waiting import WorkerPlace
 
 __all__ = ["ServerClock", "Session", "value_of"]
 
@@ -69,6 +70,9 @@ class Session:
         self.was_cancelled = False
         """Whether a statement was cancelled; a late cancellation might hit another statement."""
 
+        self.place: WorkerPlace | None = None
+        """The place of a worker that it takes, while an event loop uses it."""
+
         self._pipeline: psycopg.Pipeline | None = None
         self._clock = clock
         self._poll = select.poll()
@@ -79,11 +83,11 @@ class Session:
         """Run a statement of the store by itself, prepared, and return its first row, if any."""
         return self._prepared.first(sql, self._stored(parameters))
 
-    async def first_awaited(
+    def first_awaited(
         self, sql: str, parameters: Sequence[Any] = ()
-    ) -> tuple[Any, ...] | None:
+    ) -> Coroutine[Any, Any, tuple[Any, ...] | None]:
         """Return the same to an event loop, which goes on meanwhile; see `PreparedStatements`."""
-        return await self._prepared.first_awaited(sql, self._stored(parameters))
+        return self._prepared.first_awaited(sql, self._stored(parameters))
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[NamedRow]:
         """Run a statement of the store by itself, prepared, and return its rows."""
