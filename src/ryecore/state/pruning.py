@@ -216,7 +216,7 @@ class ThreadPruning:
     def _plan(self, retention: Retention, *, measures: bool = True) -> PrunePlan:
         rows = self._database.read(
             "SELECT thread_id, status, completed_at, parent_id, root_id, continuation_of,"
-            " continuation_thread_id, chain_root_id FROM threads"
+            " continuation_thread_id, chain_root_id FROM threads ORDER BY rowid"
         )
         now, age = datetime.now(UTC), timedelta(seconds=retention.older_than_s)
         cutoff = _moment(now - age)
@@ -225,8 +225,8 @@ class ThreadPruning:
         resumed = {row["continuation_of"] for row in rows if row["chain_root_id"] is not None}
         left, kept_resumable = retention.keep, 0
         going: list[list[Row]] = []
-        # The latest first, because `keep` counts them.
-        for family in sorted(_families(rows), key=_ended_at, reverse=True):
+        # The latest first, because `keep` counts them; of those that ended at once, the youngest.
+        for family in sorted(_families(rows), key=_ended_at)[::-1]:
             if left > 0:
                 left -= len(family)
                 continue

@@ -241,6 +241,13 @@ def test_no_link_is_followed_and_what_is_no_record_stays(yard: Yard, tmp_path: P
     assert (elsewhere / linked.name).exists()
 
 
+def test_of_threads_that_ended_at_once_the_latest_registered_are_kept(yard: Yard) -> None:
+    for number in range(3):
+        yard.add(f"acme/x-{number}")
+    yard.run("UPDATE threads SET completed_at = '2020-01-01T00:00:00.000Z'")
+    assert yard.prune(Retention(DAY_S, keep=1)) == {"acme/x-0", "acme/x-1"}
+
+
 def test_nothing_is_removed_behind_a_link_that_a_clone_brought(yard: Yard, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "old-1").mkdir(parents=True)
