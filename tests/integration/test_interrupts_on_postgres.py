@@ -3,9 +3,10 @@
 import asyncio
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -25,7 +26,8 @@ HELD = Amount(10, 10)
 WAITING = (
     "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = %s"
 )
-Cancel = Callable[[Callable[[], Awaitable[object]]], Awaitable[None]]
+Operation = Callable[[], Coroutine[Any, Any, object]]
+Cancel = Callable[[Operation], Awaitable[None]]
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def server(state: str) -> Iterator[Server]:
 def cancelled(server: Server, anyio_backend_name: str) -> Cancel:
     """Run an operation, and cancel it once it waits: by its scope, and by asyncio's `cancel()`."""
 
-    async def by_scope(operation: Callable[[], Awaitable[object]]) -> None:
+    async def by_scope(operation: Operation) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(operation)
             await server.until(is_waiting=True)
@@ -91,7 +93,7 @@ def cancelled(server: Server, anyio_backend_name: str) -> Cancel:
                 with anyio.CancelScope(shield=True):
                     await server.until(is_waiting=False)
 
-    async def by_task(operation: Callable[[], Awaitable[object]]) -> None:
+    async def by_task(operation: Operation) -> None:
         task = asyncio.ensure_future(operation())
         await server.until(is_waiting=True)
         task.cancel()
@@ -99,7 +101,7 @@ def cancelled(server: Server, anyio_backend_name: str) -> Cancel:
             await task
         await server.until(is_waiting=False)
 
-    async def both_ways(operation: Callable[[], Awaitable[object]]) -> None:
+    async def both_ways(operation: Operation) -> None:
         await by_scope(operation)
         if anyio_backend_name == "asyncio":
             await by_task(operation)
@@ -163,17 +165,18 @@ async def test_a_connection_of_a_cancelled_statement_is_not_used_again(
 ) -> None:
     """The server may hear of the cancellation once the next statement runs."""
     await store.registry.register("a", "directive:acme/a")
+    pids: list[int] = []
     async with (
         server.locking("LOCK TABLE threads IN ACCESS EXCLUSIVE MODE"),
         anyio.create_task_group() as group,
     ):
         group.start_soon(store.registry.get_thread, "a")
         await server.until(is_waiting=True)
-        (pid,) = server.waiting()
+        pids += server.waiting()
         group.cancel_scope.cancel()
     lives = "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
     with anyio.fail_after(10):
-        while server.connection.execute(lives, (pid,)).rowcount:
+        while server.connection.execute(lives, pids).rowcount:
             await anyio.sleep(0.01)
 
 
