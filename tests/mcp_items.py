@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ryecore.errors import McpError
 from ryecore.mcp_client.pins import ToolDeclaration
 from tests.interpreter import PYTHON
@@ -20,6 +22,9 @@ STDIO = "rye/core/runtimes/mcp/stdio"
 HTTP = "rye/core/runtimes/mcp/http"
 SERVER = Path(__file__).with_name("mcp_server.py")
 _GONE_WITHIN_MS = 10_000
+
+# Kept servers are the usual way. One for each call is tried where its path is another one.
+BOTH_WAYS = pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
 
 
 def stdio_server(

@@ -23,7 +23,15 @@ from ryecore.errors import (
 )
 from tests.interpreter import PYTHON
 from tests.matrix import in_turn
-from tests.mcp_items import SERVER, mcp_tool, nothing_left, server_item, stdio_server, why
+from tests.mcp_items import (
+    BOTH_WAYS,
+    SERVER,
+    mcp_tool,
+    nothing_left,
+    server_item,
+    stdio_server,
+    why,
+)
 from tests.npm import npm_set
 from tests.pypi import pypi_program
 from tests.workspace import Workspace, events
@@ -35,9 +43,6 @@ MODEL = CallContext(capabilities=frozenset({"rye.execute.*"}))
 
 # How a connector's process ends is tried on fresh ones.
 FRESH = pytest.mark.fresh_processes
-
-# Kept servers are the usual way. One for each call is tried where its path is another one.
-BOTH_WAYS = pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
 
 
 @pytest.fixture
@@ -404,48 +409,6 @@ def test_a_server_that_breaks_off_in_a_call_is_a_failed_result(workspace, server
     assert said in done.error
 
 
-@BOTH_WAYS
-def test_what_a_dying_server_said_is_told_without_its_secret(workspace: Workspace, warm: bool):
-    workspace.environ["A_TOKEN"] = "hunter2-hunter2"
-    stdio_server(workspace, "dies", env={"A_TOKEN": "${A_TOKEN}"})
-    error = why(workspace, mcp_tool(workspace, warm=warm))
-    assert "It said: it hurts, ***" in error
-    assert "hunter2" not in error
-
-
-@BOTH_WAYS
-@pytest.mark.parametrize(
-    ("name", "error"), [("fail", "it would not"), ("where", "it broke")], ids=["result", "error"]
-)
-def test_what_a_failing_tools_server_logged_meanwhile_is_shown(
-    workspace: Workspace, warm: bool, name: str, error: str
-):
-    workspace.environ["A_TOKEN"] = "hunter2-hunter2"
-    stdio_server(workspace, "logs", env={"A_TOKEN": "${A_TOKEN}"})
-    with workspace.sync() as rye:
-        fine = rye.execute(mcp_tool(workspace, warm=warm), {"text": "hi"})
-        assert "stderr" not in fine.data
-        done = rye.execute(mcp_tool(workspace, name, warm=warm))
-    assert done.error == error
-    assert done.data["stderr"].splitlines() == [
-        *(f"{name} {line}" for line in range(11, 30)), r"\x1b[2J***",
-    ]  # fmt: skip
-    shown = done.render().plain()
-    assert f"  stderr: {name} 29\n" in shown
-    assert "hunter2" not in shown
-
-
-def test_what_a_server_said_that_does_not_start_is_a_fact_of_the_error(workspace: Workspace):
-    stdio_server(workspace, args=["-c", "import sys; sys.exit('no key.toml\\nsee --help')"])
-    with pytest.raises(McpError) as refused:
-        workspace.execute(mcp_tool(workspace), {"text": "hi"})
-    assert refused.value.stderr == "no key.toml\nsee --help"
-    assert "ended with exit code 1. It said: no key.toml\n" in refused.value.message
-    cold = workspace.execute(mcp_tool(workspace, warm=False), {"text": "hi"})
-    assert cold.data["stderr"] == refused.value.stderr
-    assert cold.render().plain().count("no key.toml") == 1
-
-
 @pytest.mark.parametrize("mode", ["never-starts", "garbage", "wrong-id"])
 def test_a_server_that_never_answers_is_given_up(workspace, mode, warm):
     stdio_server(workspace, mode, startup_timeout=1)  # what it writes first is quoted
@@ -469,11 +432,6 @@ def test_a_call_that_hangs_ends_at_its_timeout(workspace: Workspace, warm: bool)
 def test_a_servers_own_timeout_bounds_its_calls(workspace: Workspace, warm: bool):
     stdio_server(workspace, "hangs", str(workspace.root / "called"), timeout=0.2)
     assert "timed out" in why(workspace, mcp_tool(workspace, warm=warm))
-
-
-def test_endless_errors_are_drained_and_cost_nothing(workspace: Workspace, warm: bool):
-    stdio_server(workspace, "floods-stderr")
-    assert workspace.execute(mcp_tool(workspace, warm=warm), {"text": "hi"}).success
 
 
 @FRESH
