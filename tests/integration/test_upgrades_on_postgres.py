@@ -1,5 +1,6 @@
 """The upgrade of a schema on a PostgreSQL server beside those who use it."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -58,6 +59,32 @@ def test_an_upgrade_and_a_reader_of_two_tables_wait_in_no_circle(
         assert reader.execute("SELECT * FROM accounts").fetchall() == []
         reader.execute("COMMIT")
         upgrading.result()
+    assert database.version() == len(MIGRATIONS)
+
+
+@pytest.mark.parametrize("tables", [("charges", "accounts"), ("accounts", "charges")])
+def test_an_upgrade_gets_its_turn_beside_a_reader_that_never_pauses(
+    database: PostgresDatabase, tables: tuple[str, str]
+) -> None:
+    ended, begun = threading.Event(), threading.Event()
+
+    def read() -> None:
+        with database.connect() as reader:
+            while not ended.is_set():
+                reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                for table in tables:
+                    reader.execute(f"SELECT * FROM {table}".encode())
+                reader.execute("COMMIT")
+                begun.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read)
+        assert begun.wait(20)
+        try:
+            database.set_up()
+        finally:
+            ended.set()
+        reading.result()
     assert database.version() == len(MIGRATIONS)
 
 
