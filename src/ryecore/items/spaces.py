@@ -345,9 +345,12 @@ def _matches(
 ) -> list[str]:
     """Return the files of a stem in the order of extensions; collect absent and other ones."""
     folder, _, name = stem.rpartition("/")
-    start = f"{name}."
     try:
-        ends = [one[len(name) :] for one in os.listdir(folder) if one.startswith(start)]
+        if others is None:  # the same time in a folder of many files
+            ends = [one for one in extensions if _is_there(stem + one)]
+        else:
+            start = f"{name}."
+            ends = [one[len(name) :] for one in os.listdir(folder) if one.startswith(start)]
     except (FileNotFoundError, NotADirectoryError):
         ends = []
     except OSError as problem:
@@ -363,6 +366,15 @@ def _matches(
     if others is not None and ends:
         others |= {end[end.rindex(".") :] for end in ends} - set(extensions)
     return matches
+
+
+def _is_there(path: str) -> bool:
+    """Return whether there is a file or a link; OSError where that can't be told."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _check_inside(ref: ItemRef, path: str, folder: str) -> None:

@@ -151,16 +151,16 @@ class Database:
                 f"{self._path} was written by a newer ryecore (version {version} of its schema).",
                 next_step="Upgrade ryecore.",
             )
-        for number, statements in enumerate(self._migrations[version:], version + 1):
-            run("BEGIN IMMEDIATE")
-            try:
+        run("BEGIN IMMEDIATE")  # one for all of them: a new file's first pages are written once
+        try:
+            for statements in self._migrations[version:]:
                 for statement in statements:
                     run(statement)
-                run(f"PRAGMA user_version = {number}")
-                run("COMMIT")
-            except BaseException:
-                self._roll_back()
-                raise
+            run(f"PRAGMA user_version = {len(self._migrations)}")
+            run("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
 
     def write(self, tree: str | None = None) -> "_Transaction":
         """Return a writing transaction: committed at its end, rolled back by an exception."""

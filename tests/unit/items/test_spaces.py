@@ -1,3 +1,4 @@
+import os
 import sys
 from collections.abc import Callable
 from importlib.metadata import Distribution, DistributionFinder
@@ -155,6 +156,18 @@ def test_links_in_a_circle_are_refused(workspace: Workspace, spaces: Spaces) -> 
         return
     with pytest.raises(OSError, match="symbolic links"):
         found.path.read_bytes()
+
+
+def test_an_item_is_found_without_reading_its_folder_however_large_that_is(
+    workspace: Workspace, spaces: Spaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put(workspace, "tools/acme/x.py")
+
+    def refuse(path: object) -> list[str]:
+        raise AssertionError(f"{path} was listed")
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert locate(TOOL, spaces).path == path
 
 
 def test_a_folder_that_cannot_be_searched_is_an_item_error(
