@@ -180,6 +180,30 @@ async def test_what_is_refused_on_the_loop_is_undone_with_the_records_before_it(
     assert (await store.ledger.account("a")).held == HELD
 
 
+async def test_threads_that_another_process_takes_over_at_once_are_each_refused(
+    store: ThreadStore, other: Any
+) -> None:
+    async def commit(log: RecordLog) -> None:
+        with pytest.raises(ThreadConflict, match="taken it over"):
+            await log.commit()
+
+    logs = [await begun(store, f"taken-{number}") for number in range(30)]
+    async with anyio.create_task_group() as group:  # so that each connection has it prepared
+        for log in logs:
+            group.start_soon(log.commit)
+    for log in logs:
+        log.append("step", {"n": 1})
+    async with anyio.create_task_group() as group:
+        for log in logs:
+            group.start_soon(log.commit)
+    other.execute("UPDATE logs SET fence = fence + 1")
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            for log in logs:
+                log.append("step", {"n": 2})
+                group.start_soon(commit, log)
+
+
 async def test_more_threads_than_connections_wait_for_each_other(
     workspace: Workspace, state: str, other: Any
 ) -> None:

@@ -260,7 +260,7 @@ class PostgresDatabase:
                 query, all_values = in_tree(function, values, ahead, (*self.tree_lock, thread_id))
                 is_written, result = await self.ask(session, query, all_values)
                 if ahead is not None and not is_written:
-                    raise await in_worker(ahead.refused)
+                    raise MustBlock  # the worker thread is refused, too, and looks for the reason
                 return result
         finally:
             self.give_back(session)

@@ -266,7 +266,7 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
                     return
                 row = await self._database.ask(session, f"SELECT {ahead.call}", ahead.values)
                 if not row[0]:
-                    raise await in_worker(ahead.refused)
+                    raise MustBlock  # the worker thread is refused, too, and looks for the reason
         finally:
             self._database.give_back(session)
 
@@ -306,7 +306,7 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
                 self._written(*place)
                 self._is_closed = write.closes
             elif isinstance(problem, StateUnreachable) or not isinstance(problem, _REFUSALS):
-                self._in_doubt = place  # so does the cancellation of a task that awaited it
+                self._in_doubt = place  # such as the cancellation of a task that awaited it
         finally:
             self._writing.release()
 
