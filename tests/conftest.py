@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.forking import SERVERS, forking_python
+from tests.forking import SERVERS, forking_python, share
 from tests.loops import choose_loops, spare_loops
 from tests.matrix import IS_SOAK
 from tests.postgres import serving_postgres
@@ -55,6 +55,12 @@ def has_memory_for_files() -> bool:
 # The soak runs on the disk, and so does what is given another folder here.
 if not IS_SOAK and has_memory_for_files():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the workers of a test run share the servers that fork, which end with their parent."""
+    if hasattr(config, "workerinput"):
+        share(os.getppid())
 
 
 def pytest_collection_finish() -> None:

@@ -6,6 +6,7 @@ starts: each is a process of its own with its own streams, folder, environment a
 """
 
 import atexit
+import fcntl
 import gc
 import importlib
 import os
@@ -187,7 +188,7 @@ def ask(
 
 
 def address_of(imported: tuple[str, ...], preload: str = "") -> str:
-    """Return where processes with these modules can be had, until this one ends.
+    """Return where processes with these modules can be had, until this one ends; see `share`.
 
     Args:
         imported: The modules.
@@ -196,22 +197,42 @@ def address_of(imported: tuple[str, ...], preload: str = "") -> str:
     return _serving(imported, preload)
 
 
+_OWNER: list[int] = []
+"""The process with whose end the servers end, where it is another than starts them."""
+
+
+def share(owner: int) -> None:
+    """Share the servers that fork with other processes, until their parent `owner` ends."""
+    _OWNER.append(owner)
+
+
 @cache
 def _serving(imported: tuple[str, ...], preload: str) -> str:
-    address = f"@rye-tests-{os.getpid()}-{len(imported)}-{zlib.crc32(preload.encode()):x}"
-    held, given = socket.socketpair()
+    owner = next(iter(_OWNER), os.getpid())
+    address = f"@rye-tests-{owner}-{zlib.crc32(' '.join((preload, *imported)).encode()):x}"
     preloaded = {"LD_PRELOAD": preload} if preload else {}
-    with given:
-        subprocess.run(
-            [sys.executable, "-m", "tests.forking", address, str(given.fileno()), *imported],
-            stdin=subprocess.DEVNULL,
-            cwd=ROOT,
-            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **preloaded},
-            pass_fds=[given.fileno()],
-            check=True,
-        )
-    held.detach()  # open until this process ends
+    lock = ROOT / ".build" / "forking.lock"
+    lock.parent.mkdir(exist_ok=True)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if not _is_served(address):
+            subprocess.run(
+                [sys.executable, "-m", "tests.forking", address, str(owner), *imported],
+                stdin=subprocess.DEVNULL,
+                cwd=ROOT,
+                env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **preloaded},
+                check=True,
+            )
     return address
+
+
+def _is_served(address: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
+        try:
+            asking.connect(address.replace("@", "\0"))
+        except ConnectionRefusedError:
+            return False
+    return True
 
 
 def relay_command(imported: tuple[str, ...], executable: str = "-", preload: str = "") -> list[str]:
@@ -271,17 +292,20 @@ def forking_python(
     return str(program)
 
 
-def _serve(listener: socket.socket, until_closed: socket.socket) -> dict[str, Any]:
-    """Fork for each wish; returns in the new process, with what is wished."""
+def _serve(listener: socket.socket, owner: int) -> dict[str, Any]:
+    """Fork for each wish, until the process of a descriptor ends.
+
+    Returns in the new process, with what is wished.
+    """
     selector = selectors.PollSelector()  # which is no descriptor, for a fork to inherit
-    for one in (listener, until_closed):
-        selector.register(one, selectors.EVENT_READ)
+    selector.register(listener, selectors.EVENT_READ)
+    selector.register(owner, selectors.EVENT_READ)
     statuses: dict[int, tuple[int, socket.socket]] = {}
     while True:
         # Who was killed and is started again finds its port and its files free.
         for key, _ in sorted(selector.select(), key=lambda found: found[0].fileobj is listener):
             source: Any = key.fileobj
-            if source is until_closed:
+            if source == owner:
                 for watched in statuses:
                     signal.pidfd_send_signal(watched, signal.SIGKILL)
                 os._exit(0)
@@ -291,14 +315,12 @@ def _serve(listener: socket.socket, until_closed: socket.socket) -> dict[str, An
                     status.close()
                     continue
                 _, descriptors, _, _ = socket.recv_fds(status, 1, 4)
+                if not descriptors:  # it asked whether anybody is here, or was killed
+                    status.close()
+                    continue
                 pid = os.fork()
                 if pid == 0:
-                    for held in (
-                        listener,
-                        until_closed,
-                        status,
-                        *(one for _, one in statuses.values()),
-                    ):
+                    for held in (listener, status, *(one for _, one in statuses.values())):
                         held.detach()
                     return _begin(descriptors)
                 for descriptor in descriptors:
@@ -351,7 +373,8 @@ def _begin(descriptors: Sequence[int]) -> dict[str, Any]:
     return wish
 
 
-def _main(address: str, held: int, imported: Sequence[str]) -> None:
+def _main(address: str, owner: int, imported: Sequence[str]) -> None:
+    watched = os.pidfd_open(owner)
     for name in imported:
         importlib.import_module(name)
     found = [one for one in sys.path if one and Path(one) != ROOT]
@@ -364,7 +387,7 @@ def _main(address: str, held: int, imported: Sequence[str]) -> None:
     for number in range(3):
         os.dup2(nothing, number)
     gc.freeze()  # so that the processes share its memory
-    wish = _serve(listener, socket.socket(fileno=held))
+    wish = _serve(listener, watched)
     if wish["leads_group"]:
         os.setpgid(0, 0)
     if wish["executable"] != "-":
