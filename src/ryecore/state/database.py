@@ -30,14 +30,12 @@ from ryecore.state.sqlite_files import (
     is_busy,
     is_shared,
 )
+from ryecore.state.sqlite_schema import Migration, upgrade
 from ryecore.state.waiting import GroupSync, LockWait, run_blocking, try_flock
 
 __all__ = ["Database", "Migration"]
 
 T = TypeVar("T")
-
-Migration = Sequence[str]
-"""The statements that upgrade a file's schema from one version to the next."""
 
 
 class Database:
@@ -151,16 +149,7 @@ class Database:
                 f"{self._path} was written by a newer ryecore (version {version} of its schema).",
                 next_step="Upgrade ryecore.",
             )
-        run("BEGIN IMMEDIATE")  # one for all of them: a new file's first pages are written once
-        try:
-            for statements in self._migrations[version:]:
-                for statement in statements:
-                    run(statement)
-            run(f"PRAGMA user_version = {len(self._migrations)}")
-            run("COMMIT")
-        except BaseException:
-            self._roll_back()
-            raise
+        upgrade(self._connection, self._migrations, version)
 
     def write(self, tree: str | None = None) -> "_Transaction":
         """Return a writing transaction: committed at its end, rolled back by an exception."""

@@ -8,8 +8,8 @@ Source: decisions 35 to 40.
 from collections.abc import Sequence
 from typing import Final
 
-from ryecore.state.database import Migration
 from ryecore.state.model import TERMINAL
+from ryecore.state.sqlite_schema import Migration
 
 __all__ = [
     "ENDED",
