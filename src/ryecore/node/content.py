@@ -67,7 +67,7 @@ class NodeContent:
     def of(self, caller: Caller) -> "CallerContent":
         """Return the content of a caller, with the caller's present quota."""
         found = self.of_fingerprint(caller.fingerprint)
-        found.max_bytes = caller.max_bytes
+        found.quota.max_bytes = caller.max_bytes
         return found
 
     def of_fingerprint(self, fingerprint: str) -> "CallerContent":
@@ -88,12 +88,12 @@ class NodeContent:
             self._open.pop(fingerprint, None)
 
 
-class CallerContent(Quota):
+class CallerContent:
     """The objects and snapshots of one caller. Its methods wait for the disk; any thread may call.
 
     Attributes:
         folder: Its folder, with `objects`, `partial`, `snapshots` and `spaces`.
-        max_bytes: How many bytes may be used.
+        quota: The bytes that are kept there.
         lock: Held by each change; upkeep holds it while it removes.
     """
 
@@ -105,7 +105,8 @@ class CallerContent(Quota):
         max_object_bytes: int = 2**50,
         min_free_bytes: int = 0,
     ) -> None:
-        super().__init__(folder, max_bytes, min_free_bytes)
+        self.folder = folder
+        self.quota = Quota(folder, max_bytes, min_free_bytes)
         self.lock = RLock()
         self._max_object_bytes = max_object_bytes
         self._objects = folder / "objects"
@@ -113,7 +114,7 @@ class CallerContent(Quota):
         partial = folder / "partial"
         for one in (self._objects, partial, self._snapshots):
             one.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._partial = PartialObjects(partial, self)
+        self._partial = PartialObjects(partial, self.quota)
         self._complete: BoundedDict[str, Snapshot] = BoundedDict(32)
 
     @property
@@ -143,8 +144,8 @@ class CallerContent(Quota):
             if path.exists():
                 self._touch(path)
             else:
-                self.charge(cost_of(len(content)) + lacking)
-                self.charge(-lacking)  # counted as it arrives
+                self.quota.charge(cost_of(len(content)) + lacking)
+                self.quota.charge(-lacking)  # counted as it arrives
                 write_synced(path, content)
             if not missing:
                 self._complete[snapshot.id] = snapshot
@@ -212,7 +213,7 @@ class CallerContent(Quota):
                     path.unlink(missing_ok=True)
                 else:
                     is_empty = False
-            self.count_anew(database_bytes)
+            self.quota.recount(database_bytes)
             return is_empty
 
     # Objects
@@ -248,7 +249,7 @@ class CallerContent(Quota):
             self._complete.clear()
             size = path.stat().st_size
             path.unlink()
-            self.count(-cost_of(size))
+            self.quota.count(-cost_of(size))
 
     def store(self, pieces: Iterable[Piece]) -> StoredAnswer:
         """Store pieces of objects. A piece that doesn't continue what is here is left out.
@@ -285,13 +286,13 @@ class CallerContent(Quota):
         """
         temporary, digest = self._partial.new_path(), hashlib.sha256()
         size, charged = 0, cost_of(0)
-        self.charge(charged)
+        self.quota.charge(charged)
         with disk_problems():
             try:
                 with temporary.open("xb") as copy:
                     for chunk in _chunks(content):
                         size += len(chunk)
-                        self.charge(cost_of(size) - charged)
+                        self.quota.charge(cost_of(size) - charged)
                         charged = cost_of(size)
                         digest.update(chunk)
                         copy.write(chunk)
@@ -300,7 +301,7 @@ class CallerContent(Quota):
                         charged = 0
                         self._keep({digest.hexdigest(): temporary})
             finally:
-                self.charge(-charged)
+                self.quota.charge(-charged)
                 temporary.unlink(missing_ok=True)
         return digest.hexdigest()
 
@@ -323,16 +324,16 @@ class CallerContent(Quota):
         if piece.offset == 0 and end == size:
             if hashlib.sha256(content).hexdigest() != sha256:
                 return 0
-            self.charge(cost_of(size))
+            self.quota.charge(cost_of(size))
             temporary = self._partial.new_path()
             try:
                 write_new(temporary, content, is_synced=False)
             except BaseException:
-                self.charge(-cost_of(size))
+                self.quota.charge(-cost_of(size))
                 raise
             whole[sha256] = temporary
             return None
-        self.charge(cost_of(end) - cost_of_part(have))
+        self.quota.charge(cost_of(end) - cost_of_part(have))
         now = self._partial.append(sha256, have, size, content)
         if now is None:
             whole[sha256] = self._partial.folder / sha256
@@ -359,7 +360,7 @@ class CallerContent(Quota):
                     sync_file(path)
         except OSError:
             for path in whole.values():
-                self.charge(-cost_of(path.stat().st_size))
+                self.quota.charge(-cost_of(path.stat().st_size))
                 path.unlink()
             raise
         for sha256, path in whole.items():

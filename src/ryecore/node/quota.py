@@ -16,13 +16,17 @@ __all__ = ["Quota"]
 class Quota:
     """The bytes below a caller's folder. Any thread may call.
 
-    Attributes:
+    Args:
         folder: The folder.
         max_bytes: How many bytes may be used.
+        min_free_bytes: How much of the disk stays free.
+
+    Attributes:
+        max_bytes: How many bytes may be used, as the caller's file says now.
     """
 
     def __init__(self, folder: Path, max_bytes: int, min_free_bytes: int) -> None:
-        self.folder = folder
+        self._folder = folder
         self.max_bytes = max_bytes
         self._min_free_bytes = min_free_bytes
         self._used_bytes: int | None = None
@@ -34,7 +38,7 @@ class Quota:
         if self._used_bytes is None:
             with self._counting:
                 if self._used_bytes is None:
-                    self._used_bytes = size_of_tree(self.folder)
+                    self._used_bytes = size_of_tree(self._folder)
         return self._used_bytes
 
     def charge(self, size_bytes: int) -> None:
@@ -52,7 +56,7 @@ class Quota:
                     detail=f"{used:,} bytes are kept, and {size_bytes:,} more are needed.",
                     next_step="Push less, or ask the node's operator for a larger quota.",
                 )
-            room = os.statvfs(self.folder)
+            room = os.statvfs(self._folder)
             if room.f_bavail * room.f_frsize - size_bytes < self._min_free_bytes:
                 raise disk_full()
         self.count(size_bytes)
@@ -62,9 +66,9 @@ class Quota:
         with self._counting:
             self._used_bytes = self.used_bytes + size_bytes
 
-    def count_anew(self, beside_bytes: int) -> None:
-        """Measure the folder, and count it with bytes that are kept elsewhere."""
+    def recount(self, elsewhere_bytes: int) -> None:
+        """Measure the folder, and count it with the bytes that are kept elsewhere."""
         before = self.used_bytes
-        found = size_of_tree(self.folder) + beside_bytes
+        found = size_of_tree(self._folder) + elsewhere_bytes
         with self._counting:  # with what was counted meanwhile
             self._used_bytes = found + self.used_bytes - before

@@ -119,7 +119,7 @@ class NodeRuns:
                 error = StateError("The node's operator doesn't allow this caller any more.")
                 try:
                     _, size_bytes = await self._end(row, failed_outcome(row, error))
-                    self._content.of_fingerprint(row.caller).count(size_bytes)
+                    self._content.of_fingerprint(row.caller).quota.count(size_bytes)
                 except (RyeError, OSError) as problem:  # such as a full disk
                     _log.error(_NO_END, row.thread_id, problem)
                 continue
@@ -278,7 +278,7 @@ class NodeRuns:
             snapshot = content.snapshot(body.snapshot)
         else:
             snapshot = await run_in_thread(content.snapshot, body.snapshot)
-            await run_in_thread(lambda: content.used_bytes)  # counted before the loop charges
+            await run_in_thread(lambda: content.quota.used_bytes)  # counted before the loop charges
         if snapshot is None:
             raise snapshot_missing()
         async with self._starting:  # the quotas are checked and taken at once
@@ -294,13 +294,13 @@ class NodeRuns:
                 max_spend_microcents=live.max_spend_microcents,
                 space=self._hosts.find_place(caller, body.snapshot, body.item_id),
             )
-            content.charge(len(request))
+            content.quota.charge(len(request))
             is_new = False
             try:
                 is_new = await self._table.insert(row, request, admission)
             finally:
                 if not is_new:
-                    content.count(-len(request))
+                    content.quota.count(-len(request))
             if not is_new:  # its twin has ended already
                 return await self._find(caller, body.thread_id)
             try:
@@ -418,7 +418,7 @@ class NodeRuns:
             await anyio.lowlevel.cancel_shielded_checkpoint()  # who waits for it comes first
             live.log.close()
             try:
-                self._content.of_fingerprint(row.caller).count(size_bytes)
+                self._content.of_fingerprint(row.caller).quota.count(size_bytes)
                 await live.log.closed()
             finally:
                 del self._live[row.caller, row.thread_id]

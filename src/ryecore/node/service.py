@@ -66,7 +66,7 @@ class NodeService:
     async def status_of(self, caller: Caller) -> NodeStatus:
         """Return the node's load, and the use of a caller's quotas."""
         content = self.content.of(caller)
-        used_bytes = await run_in_thread(lambda: content.used_bytes)
+        used_bytes = await run_in_thread(lambda: content.quota.used_bytes)
         table = RunTable(self.database)
         running = await table.count_running(caller.fingerprint)
         spent = await table.spent_microcents(caller.fingerprint)

@@ -132,8 +132,8 @@ class RunSpace:
                 continue
             pushed = base.get(path)
             if pushed is None or pushed.size_bytes != stats.size_bytes:
-                content.charge(stats.size_bytes)  # refused before a huge one is read
-                content.count(-stats.size_bytes)  # counted as it is stored
+                content.quota.charge(stats.size_bytes)  # refused before a huge one is read
+                content.quota.count(-stats.size_bytes)  # counted as it is stored
             digest = sha256_file(self.project / path)
             if pushed and (pushed.sha256, pushed.executable) == (digest, stats.executable):
                 continue
@@ -175,7 +175,7 @@ def make_space(
     if why is not None:
         raise refusal("invalid", why, next_step="Push the project again.")
     size_bytes = _size_of(snapshot)
-    content.charge(size_bytes)
+    content.quota.charge(size_bytes)
     folder = _new_folder(content.folder / "spaces", snapshot.id)
     try:
         for name in _SPACES:
@@ -189,7 +189,7 @@ def make_space(
         return RunSpace(folder, snapshot, size_bytes, _fingerprint(folder))
     except BaseException:
         _remove(folder)
-        content.charge(-size_bytes)
+        content.quota.charge(-size_bytes)
         raise
 
 
@@ -211,7 +211,7 @@ def remove_left_spaces(data: Path, used: Collection[tuple[str, str]]) -> None:
 def remove_space(space: RunSpace, content: CallerContent) -> None:
     """Remove a space, also where its runs have taken away the permission."""
     _remove(space.folder)
-    content.charge(-space.size_bytes)
+    content.quota.charge(-space.size_bytes)
 
 
 def _remove(folder: Path) -> None:

@@ -74,12 +74,12 @@ def test_an_object_arrives_in_pieces_and_resumes_where_it_broke_off(tmp_path: Pa
     assert more.partial == (Missing(sha256, 5000),)
     assert done.stored == (sha256,)
     assert _read(again, sha256) == whole
-    assert again.used_bytes == CallerContent(tmp_path).used_bytes
+    assert again.quota.used_bytes == CallerContent(tmp_path).quota.used_bytes
 
 
 def test_content_that_is_not_what_its_hash_says_is_forgotten(tmp_path: Path) -> None:
     content, sha256 = CallerContent(tmp_path), _sha256(b"right")
-    empty = content.used_bytes
+    empty = content.quota.used_bytes
 
     at_once = content.store([Piece(sha256, 5, 0, b"wrong")])
     begun = content.store([Piece(sha256, 5, 0, b"wr")])
@@ -88,7 +88,7 @@ def test_content_that_is_not_what_its_hash_says_is_forgotten(tmp_path: Path) -> 
     assert at_once.partial == ended.partial == (Missing(sha256, 0),)
     assert begun.partial == (Missing(sha256, 2),)
     assert content.size_of(sha256) is None
-    assert content.used_bytes == empty
+    assert content.quota.used_bytes == empty
     assert content.store([_whole(b"right")]).stored == (sha256,)
 
 
@@ -142,7 +142,7 @@ def test_a_result_is_stored_from_bytes_or_a_file(tmp_path: Path) -> None:
 
     assert from_file == content.put(b"result" * 100) == content.put(tmp_path / "result")
     assert _read(content, from_file) == b"result" * 100
-    assert content.used_bytes == 4096
+    assert content.quota.used_bytes == 4096
     assert list((tmp_path / "data" / "partial").iterdir()) == []
 
 
@@ -155,14 +155,14 @@ def test_what_a_dead_node_left_half_done_is_taken_again(tmp_path: Path) -> None:
     (tmp_path / "partial" / "new.0123").write_bytes(b"x" * 1000)
 
     again = CallerContent(tmp_path)
-    before = again.used_bytes
+    before = again.quota.used_bytes
     missing = again.take(_snapshot(whole))
     answer = again.store([_whole(whole)])
 
     assert before == 4096
     assert missing == (Missing(sha256, 0),)
     assert answer.stored == (sha256,)
-    assert again.used_bytes == CallerContent(tmp_path).used_bytes
+    assert again.quota.used_bytes == CallerContent(tmp_path).quota.used_bytes
 
 
 def test_a_caller_s_folder_may_be_removed_while_the_node_runs(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_many_objects_in_one_body_are_stored(tmp_path: Path) -> None:
 
     assert len(answer.stored) == 300
     assert content.take(_snapshot(*contents)) == ()
-    assert content.used_bytes == CallerContent(tmp_path).used_bytes
+    assert content.quota.used_bytes == CallerContent(tmp_path).quota.used_bytes
     assert list((tmp_path / "partial").iterdir()) == []
 
 
@@ -193,13 +193,13 @@ def test_many_tiny_objects_take_whole_blocks_of_the_quota(tmp_path: Path) -> Non
     assert _refusal(content, *(_whole(str(at).encode()) for at in range(11))) == "no_room"
     tiny = [Piece(_sha256(str(at).encode()), 2, 0, b"1") for at in range(11)]
     assert _refusal(CallerContent(tmp_path / "x", max_bytes=40_960), *tiny) == "no_room"
-    assert CallerContent(tmp_path / "x").used_bytes == 40_960
+    assert CallerContent(tmp_path / "x").quota.used_bytes == 40_960
 
 
 def test_counting_does_not_wait_for_an_upload_that_is_written(tmp_path: Path) -> None:
     content = CallerContent(tmp_path)
 
     with ThreadPoolExecutor(1) as pool, content.lock:  # which a push or the upkeep holds
-        pool.submit(content.charge, 10).result(10)
+        pool.submit(content.quota.charge, 10).result(10)
 
-    assert content.used_bytes == 10
+    assert content.quota.used_bytes == 10

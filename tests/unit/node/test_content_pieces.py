@@ -45,9 +45,9 @@ def test_whatever_is_sent_objects_have_their_hash_and_bytes_are_counted(
                 assert all(content.size_of(one) is not None for one in answer.stored)
             kept = [path for path in folder.rglob("*") if path.is_file()]
             on_disk = sum(cost_of(path.stat().st_size) for path in kept)
-            assert content.used_bytes == on_disk <= max_bytes
+            assert content.quota.used_bytes == on_disk <= max_bytes
             again = CallerContent(folder, max_bytes=max_bytes)
-            assert again.used_bytes == on_disk
+            assert again.quota.used_bytes == on_disk
         for path in (folder / "objects").rglob("*"):
             if path.is_file():
                 digest = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -289,7 +289,9 @@ async def test_a_space_that_no_run_uses_makes_room_for_the_next_one(
     (workspace.project / "large").write_bytes(os.urandom(300_000))
     async with direct_node(workspace, tmp_path / "node") as node:
         snapshot = node.push()
-        quota = evolve(node.caller, max_bytes=node.content.of(node.caller).used_bytes + 500_000)
+        quota = evolve(
+            node.caller, max_bytes=node.content.of(node.caller).quota.used_bytes + 500_000
+        )
         for name in ("a", "b", "c"):  # each changes its space, so that the next one needs another
             state = await node.send(node.body(ref, name, snapshot=snapshot), quota)
             assert state.status == "completed", state

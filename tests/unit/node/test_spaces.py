@@ -74,12 +74,12 @@ def test_an_object_that_the_disk_damaged_is_never_run(content: CallerContent) ->
     path = Path(content.path_of(one.sha256))
     path.chmod(0o600)
     path.write_bytes(b"print(2)")
-    used = content.used_bytes
+    used = content.quota.used_bytes
     with pytest.raises(NodeProblem) as refused:
         made(content, one)
     assert refused.value.problem.type == "failed"
     assert not list(content.folder.glob("spaces/*"))
-    assert content.used_bytes == used - 4096
+    assert content.quota.used_bytes == used - 4096
     snapshot = Snapshot((one,))
     (missing,) = content.take(snapshot)
     assert content.snapshot(snapshot.id) is None
@@ -102,15 +102,15 @@ def test_a_snapshot_whose_object_was_removed_is_missing_from_then_on(
 
 def test_a_space_counts_for_the_quota_until_it_is_removed(content: CallerContent) -> None:
     one = file(content, "data", b"x" * 1000)
-    used = content.used_bytes
+    used = content.quota.used_bytes
     space = made(content, one)
-    assert content.used_bytes == used + 4096
-    content.max_bytes = used + 6000
+    assert content.quota.used_bytes == used + 4096
+    content.quota.max_bytes = used + 6000
     with pytest.raises(NodeProblem) as refused:
         made(content, one)
     assert refused.value.problem.type == "no_room"
     remove_space(space, content)
-    assert content.used_bytes == used
+    assert content.quota.used_bytes == used
 
 
 def test_a_space_is_removed_whole_and_nothing_behind_its_links(

@@ -139,7 +139,7 @@ async def test_a_thread_that_leaves_more_than_there_is_room_for_still_tells_its_
         snapshot = content.snapshot(body.snapshot)
         assert snapshot is not None
         space_bytes = sum(cost_of(one.size_bytes) for one in snapshot.files)
-        full = evolve(node.caller, max_bytes=content.used_bytes + space_bytes + 2_000)
+        full = evolve(node.caller, max_bytes=content.quota.used_bytes + space_bytes + 2_000)
         report = node.report(await node.send(body, full))
         assert (report.status, report.result["result"]) == ("completed", "Hello!")
         assert (report.cost.spend_microcents, report.files) == (150_000, ())

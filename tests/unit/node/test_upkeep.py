@@ -161,7 +161,7 @@ async def test_bytes_of_runs_in_the_database_count(
     callers.allow(caller)
     body = ExecuteBody("one", "tool:x", {"x": "y" * 5000}, "inline", "s", "1")
     of_caller, table = content.of(caller), RunTable(database)
-    before = of_caller.used_bytes
+    before = of_caller.quota.used_bytes
 
     request = json.dumps(WIRE.write(body))
     await table.insert(RunRow.of(caller.fingerprint, body, "sha"), request)
@@ -169,7 +169,7 @@ async def test_bytes_of_runs_in_the_database_count(
     assert await table.end(caller.fingerprint, "one", "completed", report, 0) > 3000
     await remove_unused(database, content, callers, time.time() - 30 * _DAY_S)
 
-    assert 8000 < of_caller.used_bytes - before < 10_000
+    assert 8000 < of_caller.quota.used_bytes - before < 10_000
 
 
 async def test_no_question_about_many_runs_reads_their_rows(database: Database) -> None:
