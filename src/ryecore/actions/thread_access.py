@@ -1,4 +1,4 @@
-"""The access to one thread of a project by its id, or an end of it."""
+"""The access to one thread of a project by its id, or a beginning or an end of it."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
     from ryecore.threads.service import ThreadService
 
-__all__ = ["ThreadAccess"]
+__all__ = ["ThreadAccess", "tool_runs_of"]
 
 T = TypeVar("T")
 
@@ -87,3 +87,8 @@ class ThreadAccess:
         if store is None or not thread_id:
             raise thread_not_found(thread_id)
         return store, await store.find(thread_id)
+
+
+def tool_runs_of(threads: ThreadAccess) -> "ToolRuns":
+    """Return what runs tools in this process, of the Rye with these threads."""
+    return threads._tools

@@ -14,16 +14,15 @@ from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.actions.execute import ExecuteAction
-    from ryecore.actions.thread_access import ThreadAccess
     from ryecore.runs.tasks import Running
     from ryecore.state.model import Status, ThreadRecord
     from ryecore.state.store import ThreadStore
 
-__all__ = ["ToolRuns", "tool_runs_of"]
+__all__ = ["ToolRuns"]
 
 
 class ToolRuns:
-    """Runs tools in this process, for servers of ryecore's own.
+    """Runs tools in this process, for the MCP server.
 
     Args:
         store: Opens the threads.
@@ -48,7 +47,7 @@ class ToolRuns:
         ctx: CallContext,
         begun: Callable[[str], None],
     ) -> None:
-        """Run a tool to its end, which its row then has, also where this task is cancelled.
+        """Run a tool, and end its row with the result, also where this task is cancelled.
 
         Args:
             item_id: The tool.
@@ -66,7 +65,7 @@ class ToolRuns:
     async def count_open(self, labels: Mapping[str, str]) -> int:
         """Return the number of runs without a parent that have labels and have not ended.
 
-        Those whose process died are counted until somebody looks at them, as `list_open` does.
+        A run whose process died counts until its row is ended, as `list_open` does.
 
         Raises:
             StateError: The registry can't be read.
@@ -120,18 +119,13 @@ class ToolRuns:
             raise
 
 
-def tool_runs_of(threads: "ThreadAccess") -> ToolRuns:
-    """Return what runs tools in this process, by the interface to the threads of a Rye."""
-    return threads._tools
-
-
 async def _end_row(store: "ThreadStore", run_id: str, item_id: str, error: BaseException) -> None:
-    """End the row of a run that was broken off, as far as it was written."""
+    """End the row of a run that an error or a cancellation has ended, if there is one."""
     status: Status = "error" if isinstance(error, Exception) else "cancelled"
-    said = str(error) if status == "error" else (
-        "The call was cancelled, and its processes have ended."
-    )  # fmt: skip
+    text = "The call was cancelled, and its processes have ended."
+    if status == "error":
+        text = str(error)
     with suppress(StateError):  # there is no row, it has ended, or it is found dead later
         row = await store.registry.get_thread(run_id)
-        result = {"status": "error", "error": said, "item_id": item_id}
+        result = {"status": "error", "error": text, "item_id": item_id}
         await store.settle(run_id, status, result, row.fence)

@@ -32,7 +32,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from ryecore.actions.tool_runs import tool_runs_of
+from ryecore.actions.thread_access import tool_runs_of
 from ryecore.chain.spec import ElementSpec
 from ryecore.errors import InputError, RyeError, ThreadNotFound
 from ryecore.mcp_server.asking import parse_response

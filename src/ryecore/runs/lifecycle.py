@@ -41,8 +41,8 @@ from ryecore.state.refusals import lease_lost
 __all__ = ["RunLifecycle"]
 
 _UNBEGUN_S: Final = 2.0
-"""How long the end of a run may take to be written that was interrupted before it began. It has
-lost nothing then: whoever looks ends it."""
+"""The seconds that may be taken to write the end of a run that was interrupted before it began.
+After that, whoever looks at the run next writes it."""
 
 
 class RunLifecycle(RunKind[EndingT, ResultT]):

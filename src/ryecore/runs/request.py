@@ -32,7 +32,7 @@ _NO_LIMITS: Final = Limits()
 
 @frozen
 class Registered:
-    """A run that another process has registered. It is claimed as it begins.
+    """A run that another process has registered, and whoever begins it claims.
 
     Attributes:
         run_id: Its id.

@@ -86,7 +86,7 @@ def sum_costs_query(
     if since is not None:
         conditions.append("created_at >= ?")
         values.append(since)
-    matches, wanted = has_labels(labels)
+    matches, wanted = label_conditions(labels)
     conditions += matches
     values += wanted
     order = "1" if by == "day" else "sum(spend_microcents) DESC, sum(input_tokens) DESC, 1"
@@ -97,7 +97,7 @@ def sum_costs_query(
     return query, tuple(values)
 
 
-def has_labels(labels: Mapping[str, str]) -> tuple[list[str], list[str]]:
+def label_conditions(labels: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """Return the conditions on a thread's labels, and their parameters.
 
     Raises:

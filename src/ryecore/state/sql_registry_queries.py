@@ -11,7 +11,7 @@ from typing import Final
 from typing_extensions import override
 
 from ryecore.lillux.processes import ProcessId, current_process
-from ryecore.state.cost_sums import CostSum, has_labels, sum_costs_query
+from ryecore.state.cost_sums import CostSum, label_conditions, sum_costs_query
 from ryecore.state.model import ThreadRecord, thread_not_found
 from ryecore.state.registry import ThreadRegistry
 from ryecore.state.schema import (
@@ -91,7 +91,7 @@ class SqlRegistryQueries(ThreadRegistry):
 
     @override
     async def count_open(self, labels: Mapping[str, str]) -> int:
-        matches, values = has_labels(labels)
+        matches, values = label_conditions(labels)
         condition = " AND ".join([IS_ACTIVE, "parent_id IS NULL", *matches])
         query = f"SELECT count(*) FROM threads WHERE {condition}"
         return int((await self._database.fetch(query, values))[0][0])

@@ -59,7 +59,7 @@ __all__ = ["ThreadStore"]
 
 T = TypeVar("T")
 
-_LEAST_SUFFIX: Final = 4
+_MIN_SUFFIX_CHARS: Final = 4
 
 
 class ThreadStore(ThreadFolders):
@@ -177,9 +177,9 @@ class ThreadStore(ThreadFolders):
         A prefix goes first. A suffix has at least four characters.
         """
         self.folder_of(part)
-        found, does = await self.registry.find_by_prefix(part), "begins"
-        if not found and len(part) >= _LEAST_SUFFIX:
-            found, does = await self.registry.find_by_suffix(part), "ends"
+        found, verb = await self.registry.find_by_prefix(part), "begins"
+        if not found and len(part) >= _MIN_SUFFIX_CHARS:
+            found, verb = await self.registry.find_by_suffix(part), "ends"
         ids = [one.thread_id for one in found]
         if part in ids:
             return part
@@ -189,11 +189,11 @@ class ThreadStore(ThreadFolders):
         if not ids:
             of_item = [one for one in active if one.item_id.partition(":")[2] == part]
             raise thread_not_found(part, [one.thread_id for one in of_item])
-        has_part = str.startswith if does == "begins" else str.endswith
+        has_part = str.startswith if verb == "begins" else str.endswith
         running = [one.thread_id for one in active if has_part(one.thread_id, part)]
         hint = f" Only {running[0]} has not ended." if len(running) == 1 else ""
         raise ThreadNotFound(
-            f"{part!r} {does} the ids of several threads: {', '.join(ids)}.",
+            f"{part!r} {verb} the ids of several threads: {', '.join(ids)}.",
             next_step=f"Write more of the one you mean.{hint}",
             thread_id=part,
         )

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from ryecore import CallContext
-from ryecore.actions.tool_runs import tool_runs_of
+from ryecore.actions.thread_access import tool_runs_of
 from ryecore.errors import RyeClosed
 from tests.workspace import Workspace
 

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from ryecore import CallContext, Rye
-from ryecore.actions.tool_runs import tool_runs_of
+from ryecore.actions.thread_access import tool_runs_of
 from ryecore.errors import StateError
 from tests.cancelling import cancelled_at
 from tests.graphs import graph
