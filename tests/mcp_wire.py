@@ -101,10 +101,11 @@ class LegacyStdio:
 
     def __call__(self, method: str, **params: Any) -> dict[str, Any]:
         self._last += 1
-        self._send(id=self._last, method=method, params=params)
+        number = self._last  # while it waits, `answers` may make calls, too
+        self._send(id=number, method=method, params=params)
         for line in self._out:
             message = json.loads(line)
-            if message.get("id") == self._last and "method" not in message:
+            if message.get("id") == number and "method" not in message:
                 return result_of(message)
             if "method" in message and "id" in message and self.answers is not None:
                 self._send(id=message["id"], result=self.answers(message))

@@ -48,14 +48,18 @@ def waiting(workspace: Workspace, **declared: Any) -> tuple[Path, Path]:
     return pid, release
 
 
-def ended(client: ModernHttp, task_id: str) -> dict[str, Any]:
-    """The task once it has ended, by its own interval."""
-    for _ in range(200):
-        task = client("tasks/get", taskId=task_id)
-        if task["status"] not in ("working", "input_required"):
-            return task
-        time.sleep(0.05)
-    raise AssertionError(task)
+def ended(workspace: Workspace, client: ModernHttp, task_id: str) -> dict[str, Any]:
+    """The task once it has ended, as its run has."""
+    with workspace.sync() as rye:
+        assert rye.threads.wait(task_id.partition(".")[2], timeout_s=20).ended
+    return client("tasks/get", taskId=task_id)
+
+
+def asking(client: ModernHttp, task_id: str) -> dict[str, Any]:
+    """The task once it asks, which its client learns only by asking again when it is told to."""
+    while (task := client("tasks/get", taskId=task_id))["status"] == "working":
+        time.sleep(task["pollIntervalMs"] / 1000)
+    return task
 
 
 def test_a_task_survives_its_server_and_is_found_by_its_client_alone(workspace: Workspace) -> None:
@@ -67,7 +71,7 @@ def test_a_task_survives_its_server_and_is_found_by_its_client_alone(workspace: 
         client = ModernHttp(again.url)
         assert client("tasks/get", taskId=task_id)["status"] == "working"
         release.write_text("done")
-        task = ended(client, task_id)
+        task = ended(workspace, client, task_id)
         assert task["status"] == "completed"
         assert '"stdout": "done"' in task["result"]["content"][0]["text"]
         plain = ModernHttp(again.url, offered={})
@@ -108,7 +112,7 @@ def test_a_task_stays_as_it_ended_though_its_tools_output_schema_changes(
         client = ModernHttp(served.url)
         names = ("a__apart", "a__here", "a__flow")
         ids = [client("tools/call", name=name, arguments={})["taskId"] for name in names]
-        before = [ended(client, task_id) for task_id in ids]
+        before = [ended(workspace, client, task_id) for task_id in ids]
         declare("success")
         after = [client("tasks/get", taskId=task_id) for task_id in ids]
     results = [one["result"] for one in after]
@@ -125,7 +129,7 @@ def test_cancelling_a_task_ends_its_processes(workspace: Workspace) -> None:
         task_id = client("tools/call", name="a__waits", arguments={})["taskId"]
         tool = int(pid.read_text())
         assert client("tasks/cancel", taskId=task_id).keys() <= {"resultType", "_meta"}
-        assert ended(client, task_id)["status"] == "cancelled"
+        assert ended(workspace, client, task_id)["status"] == "cancelled"
         assert not is_alive(tool)
         client("tasks/cancel", taskId=task_id)  # once more, which does nothing
 
@@ -160,9 +164,7 @@ def test_a_task_asks_once_and_takes_only_a_response_to_its_question(workspace: W
     with http(workspace, *OFFERED) as served:
         client = ModernHttp(served.url)
         task_id = client("tools/call", name="a__greets", arguments={})["taskId"]
-        while (task := client("tasks/get", taskId=task_id))["status"] == "working":
-            time.sleep(0.02)
-        ((key, request),) = task["inputRequests"].items()
+        ((key, request),) = asking(client, task_id)["inputRequests"].items()
         assert request["params"]["message"] == "Who are you?"
         with pytest.raises(RpcError, match="response"):
             client("tasks/update", taskId=task_id, inputResponses={key: {"roots": []}})
@@ -170,7 +172,7 @@ def test_a_task_asks_once_and_takes_only_a_response_to_its_question(workspace: W
         client("tasks/update", taskId=task_id, inputResponses={"other": answer})
         assert client("tasks/get", taskId=task_id)["status"] == "input_required"
         client("tasks/update", taskId=task_id, inputResponses={key: answer})
-        assert ended(client, task_id)["result"]["content"][0]["text"] == "Hello Ada"
+        assert ended(workspace, client, task_id)["result"]["content"][0]["text"] == "Hello Ada"
 
 
 def test_a_client_of_2025_creates_gets_lists_and_cancels_tasks(workspace: Workspace) -> None:
@@ -225,20 +227,19 @@ def test_a_client_of_2025_is_asked_while_it_waits_for_a_result(workspace: Worksp
     workspace.python("a/greets", GREETS, task_support="optional", may_ask=["elicit"])
     asked: list[Any] = []
 
-    def answer(request: Any) -> dict[str, Any]:
-        asked.append(request["params"]["_meta"]["io.modelcontextprotocol/related-task"])
-        return {"action": "accept", "content": {"name": "Ada"}}
-
     with legacy(workspace, *OFFERED) as client:
+
+        def answer(request: Any) -> dict[str, Any]:
+            related = request["params"]["_meta"]["io.modelcontextprotocol/related-task"]
+            asked.append((related, client("tasks/get", **related)["status"]))
+            return {"action": "accept", "content": {"name": "Ada"}}
+
         client.begin()
         client.answers = answer
         task_id = client("tools/call", name="a__greets", arguments={}, task={})["task"]["taskId"]
-        while client("tasks/get", taskId=task_id)["status"] == "working":
-            time.sleep(0.02)
-        assert client("tasks/get", taskId=task_id)["status"] == "input_required"
         done = client("tasks/result", taskId=task_id)
     assert done["content"][0]["text"] == "Hello Ada"
-    assert asked == [{"taskId": task_id}]
+    assert asked == [({"taskId": task_id}, "input_required")]
 
 
 @pytest.mark.skipif(not IS_SOAK, reason="starts a hundred processes")
