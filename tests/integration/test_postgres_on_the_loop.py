@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from ryecore.errors import BudgetError, ThreadConflict
+from ryecore.errors import BudgetError, StateError, ThreadConflict
 from ryecore.items.signature import utc_now
 from ryecore.policy.budget import Amount, Settlement
 from ryecore.state.model import Cost
@@ -202,6 +202,26 @@ async def test_threads_that_another_process_takes_over_at_once_are_each_refused(
             for log in logs:
                 log.append("step", {"n": 2})
                 group.start_soon(commit, log)
+
+
+async def test_what_the_server_refuses_to_commit_is_an_error(
+    store: ThreadStore, other: Any
+) -> None:
+    """The answer to a statement comes before that to its commit."""
+    await run_to_end(store, "before")
+    log = await begun(store, "a")
+    other.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION 'refused at commit'; END $$;"
+        " CREATE CONSTRAINT TRIGGER late AFTER UPDATE ON accounts DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    with pytest.raises(StateError, match="refused at commit"):
+        await store.ledger.hold("a", 1, 1, HELD)
+    other.execute("DROP TRIGGER late ON accounts")
+    await log.commit()
+    assert (await store.ledger.account("a")).held == Amount(0, 0)
+    assert [one.payload["n"] async for one in store.records.read("a")] == [0]
 
 
 async def test_more_threads_than_connections_wait_for_each_other(

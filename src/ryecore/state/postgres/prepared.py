@@ -123,12 +123,12 @@ class PreparedStatements:
             await self._receive(results)
         except anyio.get_cancelled_exc_class():
             was_cancelled = await self._finish(results)
-            is_done = bool(results) and results[0].status in _DONE
+            is_done = bool(results) and _outcome_of(results).status in _DONE
             if not is_to_be_delivered() or (was_cancelled and not is_done):
                 raise
         if not results:
             raise psycopg.OperationalError("the connection is lost")
-        return results[0]
+        return _outcome_of(results)
 
     async def _receive(self, results: list[psycopg.pq.abc.PGresult]) -> None:
         """Send what isn't sent yet, and receive the rest of the results."""
@@ -252,6 +252,11 @@ async def _readable(descriptor: int) -> None:
 def _set(ready: "asyncio.Future[None]") -> None:
     if not ready.done():
         ready.set_result(None)
+
+
+def _outcome_of(results: Sequence[psycopg.pq.abc.PGresult]) -> psycopg.pq.abc.PGresult:
+    """Return what a statement has come to: its failure, if any, which may be that of its commit."""
+    return next((one for one in results if one.status not in _DONE), results[0])
 
 
 def _first_of(found: PreparedRows) -> tuple[Any, ...] | None:
