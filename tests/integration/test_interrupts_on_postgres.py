@@ -15,6 +15,7 @@ from ryecore.policy.budget import Amount
 from ryecore.runs import lifecycle
 from ryecore.state.postgres import session
 from ryecore.state.store import ThreadStore
+from tests.cancelling import cancelled_at
 from tests.postgres import cutting, needs_server, own_schema
 from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
@@ -224,6 +225,39 @@ async def test_ctrl_c_ends_a_command_that_waits_for_the_server(
             printed, _ = process.communicate(timeout=10)  # the server would wait for 30 s
     assert (process.returncode, printed.decode().strip()) == (1, "Aborted!")
     await server.until(is_waiting=False)
+
+
+async def test_a_statement_is_finished_however_often_its_caller_is_cancelled(
+    store: ThreadStore,
+) -> None:
+    registry = store.registry
+    await registry.register("before", "directive:acme/a")
+    await registry.get_thread("before")
+    with anyio.fail_after(10):
+        assert await cancelled_at(lambda: registry.register("a", "directive:acme/a"), 1)
+        assert await cancelled_at(lambda: registry.request_cancel("a"), 1)
+        assert await cancelled_at(lambda: registry.get_thread("a"), 1)
+    assert (await registry.get_thread("a")).status == "created"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("table", ["threads", "accounts"])
+async def test_a_run_that_is_registered_or_begun_for_a_cancelled_caller_is_ended(
+    workspace: Workspace, state: str, server: Server, table: str
+) -> None:
+    planned = PlannedWorkspace(workspace)
+    planned.write("work", ["mark", {"text": "once"}])
+    async with planned.open(state=state) as rye:
+        assert (await rye.execute("directive:acme/work", thread="fork")).status == "success"
+        async with server.locking(f"LOCK TABLE {table} IN EXCLUSIVE MODE"):
+            task = asyncio.ensure_future(rye.execute("directive:acme/work", thread="fork"))
+            await server.until(is_waiting=True)
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await rye.threads.list() == ()
+        ended = {one.status for one in await rye.threads.list(all=True)}
+        assert ended == {"completed", "cancelled"}
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -26,7 +26,7 @@ from ryecore.errors import AlreadyStarted, InputError, ProcessError, RyeError, S
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessId, ProcessSpec, kill_process, spawn_detached
 from ryecore.policy import CallContext
-from ryecore.policy.cancelling import run_to_end
+from ryecore.policy.cancelling import held_cancellation, run_to_end
 from ryecore.policy.context import thread_variables
 from ryecore.policy.environment import for_own_process
 from ryecore.runs.request import RunRequest
@@ -269,22 +269,24 @@ async def register_for_process(
     spawns = await spawn_limit(store, ctx.budget_account)
     start = request.start_key
     is_tool = request.ref.kind == "tool" and not is_graph
-    if is_tool:
-        run_id = str(uuid.uuid4())
-        await store.registry.register(
-            run_id,
-            str(request.ref),
-            ctx.budget_account,
-            start=start,
-            spawns=spawns,
-            labels=ctx.labels,
-        )
-    else:
-        record = await register_run(
-            store.registry, request, ctx.budget_account, spawns=spawns, labels=ctx.labels
-        )
-        run_id = record.thread_id
+    with held_cancellation() as held:
+        if is_tool:
+            run_id = str(uuid.uuid4())
+            await store.registry.register(
+                run_id,
+                str(request.ref),
+                ctx.budget_account,
+                start=start,
+                spawns=spawns,
+                labels=ctx.labels,
+            )
+        else:
+            record = await register_run(
+                store.registry, request, ctx.budget_account, spawns=spawns, labels=ctx.labels
+            )
+            run_id = record.thread_id
     async with _ended_by_failure(store, run_id, request):
+        held.deliver()
         await store.prepare(run_id)
         token = None if is_tool else await store.registry.mint_token(run_id)
         within = ctx if deadline is None else evolve(ctx, deadline=deadline)

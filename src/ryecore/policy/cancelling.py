@@ -5,9 +5,10 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 from types import coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
     from asyncio import Future
 
 __all__ = [
+    "HeldCancellation",
     "bounded_by",
     "cancelled_by",
     "canceller_of",
+    "current_hold",
+    "held_cancellation",
     "is_cancelled",
     "is_stray",
     "run_to_end",
@@ -102,6 +106,50 @@ def is_stray(error: BaseException) -> bool:
         return False
     task = asyncio.current_task()
     return task is not None and task.cancelling() == 0
+
+
+class HeldCancellation:
+    """A cancellation of asyncio that came while a call was being finished; see `held_cancellation`.
+
+    Attributes:
+        error: The cancellation; None if there was none.
+    """
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+
+    def deliver(self) -> None:
+        """Raise the cancellation, if there was one."""
+        if self.error is not None:
+            raise self.error
+
+
+_HELD: Final[ContextVar[HeldCancellation | None]] = ContextVar("held_cancellation", default=None)
+
+
+@contextmanager
+def held_cancellation() -> Iterator[HeldCancellation]:
+    """Let a caller have the result of what was finished though asyncio cancels it meanwhile.
+
+    Where a scope of anyio is cancelled, what was finished returns, and the next wait is cancelled.
+    A `Task.cancel()` of asyncio is raised once, so the caller would never learn that it has, say,
+    registered a run. Within the block it is held back by what finishes what it has begun; whoever
+    entered the block then takes note of the result, and delivers it.
+    """
+    held = HeldCancellation()
+    token = _HELD.set(held)
+    try:
+        yield held
+    except Exception:
+        held.deliver()  # which takes precedence
+        raise
+    finally:
+        _HELD.reset(token)
+
+
+def current_hold() -> HeldCancellation | None:
+    """Return what holds back a cancellation of this task; None where it is raised."""
+    return _HELD.get()
 
 
 async def run_to_end(call: Callable[[], Awaitable[T]]) -> T:

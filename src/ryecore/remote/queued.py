@@ -24,7 +24,7 @@ from ryecore.errors import (
     StateError,
 )
 from ryecore.policy import CallContext
-from ryecore.policy.cancelling import run_to_end
+from ryecore.policy.cancelling import held_cancellation, run_to_end
 from ryecore.remote.cluster_waits import ClusterWaits, waiting_of
 from ryecore.remote.config import Remote, RemotesConfig
 from ryecore.remote.plan import PushPlanner, make_plan
@@ -143,10 +143,12 @@ class QueuedRuns:
             snapshot = await run_in_thread(put_project, plan, objects)
         queued = QueuedRun(evolve(request, queue=name, target="local"), ctx, snapshot)
         priority = remote.settings.priority
-        record = await self._register(
-            store, store.queue, queued, priority, request, ctx, entry_of=entry_of
-        )
+        with held_cancellation() as held:
+            record = await self._register(
+                store, store.queue, queued, priority, request, ctx, entry_of=entry_of
+            )
         try:
+            held.deliver()
             if ctx.execution is not None:
                 await ctx.execution.begins(record.thread_id)
             if remote.kind == "ray":
@@ -184,12 +186,14 @@ class QueuedRuns:
             raise RuntimeError("A node hands runs over in a state on a server.")
         client = await run_in_thread(self._connect, self._own)
         queued, record = QueuedRun(request, ctx, snapshot, space), None
-        try:
-            record = await self._register(store, store.queue, queued, _PRIORITY, request, ctx)
-            run_id = record.thread_id
-        except AlreadyStarted as found:
-            run_id = found.thread_id
+        with held_cancellation() as held:
+            try:
+                record = await self._register(store, store.queue, queued, _PRIORITY, request, ctx)
+                run_id = record.thread_id
+            except AlreadyStarted as found:
+                run_id = found.thread_id
         try:  # again, too: whoever began that may have died in between
+            held.deliver()
             await run_in_thread(client.enqueue, run_id, name, _PRIORITY)
         except BaseException as problem:
             if record is not None:

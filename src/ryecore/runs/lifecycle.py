@@ -26,7 +26,7 @@ from ryecore.errors import (
 )
 from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.budget import Account, Amount
-from ryecore.policy.cancelling import bounded_by, is_cancelled, run_to_end
+from ryecore.policy.cancelling import bounded_by, held_cancellation, is_cancelled, run_to_end
 from ryecore.runs.bounds import RunBounds, find_parent
 from ryecore.runs.children import stop_children, wait_for_children
 from ryecore.runs.claimed import claim_to_end
@@ -97,7 +97,9 @@ class RunLifecycle(RunKind[EndingT, ResultT]):
             claim = partial(store.registry.together, self._claim, tree=self.run_id)
             above = self._parent.run_id if self._parent else None
             was_claimed = self._fence is not None
-            self._fence = await host.budget_waits.claim(self.run_id, above, claim)
+            with held_cancellation() as held:  # who has claimed it knows so
+                self._fence = await host.budget_waits.claim(self.run_id, above, claim)
+            held.deliver()
             host.supervisor.add(self.run_id, self._fence, self)
             if found is not None and not was_claimed:
                 store.announce(self.run_id)
@@ -120,16 +122,18 @@ class RunLifecycle(RunKind[EndingT, ResultT]):
             raise
 
     async def _register(self) -> ThreadRecord:
-        record = await register_run(
-            self._store.registry,
-            self._request,
-            self._ctx.budget_account,
-            follows=self._follows,
-            spawns=self._spawns,
-            recent=self._host.recent_ids,
-            labels=self._ctx.labels,
-        )
+        with held_cancellation() as held:
+            record = await register_run(
+                self._store.registry,
+                self._request,
+                self._ctx.budget_account,
+                follows=self._follows,
+                spawns=self._spawns,
+                recent=self._host.recent_ids,
+                labels=self._ctx.labels,
+            )
         self.run_id = record.thread_id
+        held.deliver()
         return record
 
     async def _open_account(self) -> None:

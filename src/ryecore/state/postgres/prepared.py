@@ -11,6 +11,7 @@ Source: ADR 053.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from itertools import count
 from typing import Any, Final, NamedTuple, cast
@@ -19,6 +20,7 @@ import anyio
 import psycopg
 from psycopg import errors
 
+from ryecore.policy.cancelling import run_to_end
 from ryecore.state.postgres.dialect import in_postgres
 from ryecore.state.postgres.workers import CANCELLERS, GRACE_S, MustBlock, is_to_be_delivered
 
@@ -121,10 +123,10 @@ class PreparedStatements:
         self._libpq.send_query_prepared(prepared.name, sent)
         try:
             await self._receive(results)
-        except anyio.get_cancelled_exc_class():
+        except anyio.get_cancelled_exc_class() as problem:
             was_cancelled = await self._finish(results)
             is_done = bool(results) and _outcome_of(results).status in _DONE
-            if not is_to_be_delivered() or (was_cancelled and not is_done):
+            if not is_to_be_delivered(problem) or (was_cancelled and not is_done):
                 raise
         if not results:
             raise psycopg.OperationalError("the connection is lost")
@@ -146,22 +148,25 @@ class PreparedStatements:
 
     async def _finish(self, results: list[psycopg.pq.abc.PGresult]) -> bool:
         """Receive the results for a cancelled caller; return whether they were cancelled."""
-        is_done = was_cancelled = False
-        with anyio.CancelScope(shield=True):
-            while not is_done:
-                try:
+        was_cancelled = False
+
+        async def finish() -> None:
+            nonlocal was_cancelled
+            try:
+                while True:
                     with anyio.move_on_after(GRACE_S):
                         await self._receive(results)
-                        is_done = True
-                    if not is_done:
-                        was_cancelled = True
-                        await CANCELLERS.run(self._cancel)
-                except anyio.get_cancelled_exc_class():
-                    continue  # asyncio's own cancel() passes a shield
-                except psycopg.Error:
-                    if not was_cancelled:
-                        raise
-                    is_done = True  # nobody answered: the connection was ended
+                        return
+                    was_cancelled = True
+                    await CANCELLERS.run(self._cancel)
+            except BaseException as problem:
+                results.clear()  # what came before the commit may have been undone
+                is_ended = was_cancelled and isinstance(problem, psycopg.Error)
+                if not is_ended:  # as the connection is where nobody answered
+                    raise
+
+        with suppress(anyio.get_cancelled_exc_class()):  # once more
+            await run_to_end(finish)
         return was_cancelled
 
     def _read(self, prepared: _Prepared, result: psycopg.pq.abc.PGresult) -> "PreparedRows":

@@ -11,6 +11,7 @@ Source: ADR 039; ADR 053; ADR 055.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from threading import Lock, local
 from typing import Any, Final, Generic, Protocol, TypeVar, TypeVarTuple, cast
@@ -18,6 +19,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, TypeVarTuple, cast
 import anyio
 from typing_extensions import override
 
+from ryecore.policy.cancelling import current_hold, run_to_end
 from ryecore.state.waiting import Workers, is_blocking, run_blocking
 
 __all__ = [
@@ -81,6 +83,7 @@ class WorkerCall(Generic[T]):
         self._connection: Cancellable | None = None
         self._is_stopped = False
         self.has_begun = False
+        self.has_ended = False
         self.was_cancelled = False
         self.result: T | None = None
         self.failure: BaseException | None = None
@@ -101,6 +104,7 @@ class WorkerCall(Generic[T]):
             return result
         finally:
             _CURRENT.call = None
+            self.has_ended = True
             self._running.release()
 
     def use(self, connection: Cancellable) -> None:
@@ -136,12 +140,24 @@ class WorkerCall(Generic[T]):
                     self._connection.cancel()
 
 
-def is_to_be_delivered() -> bool:
-    """Return whether a cancellation is raised again where this task waits next.
+def is_to_be_delivered(problem: BaseException) -> bool:
+    """Return whether a cancellation is raised again, so that what was finished has its result.
 
-    That of a scope is. One of asyncio's `Task.cancel()` is raised once.
+    That of a scope is, where this task waits next. One of asyncio's `Task.cancel()` is raised once,
+    unless it is held back: see `held_cancellation`.
     """
-    return anyio.current_effective_deadline() == float("-inf")
+    if anyio.current_effective_deadline() == float("-inf"):
+        return True
+    hold = current_hold()
+    if hold is not None:
+        hold.error = problem
+    return hold is not None
+
+
+def _deliver_held() -> None:
+    """Raise a cancellation that was held back, before anything else is begun."""
+    if (hold := current_hold()) is not None:
+        hold.deliver()
 
 
 class _StatementWorkers(Workers):
@@ -153,6 +169,7 @@ class _StatementWorkers(Workers):
 
         A cancelled caller waits until it is done, or undone: it has the result in the first case.
         """
+        _deliver_held()
         call = WorkerCall(partial(work, *values))
         limiter = self._limiter_here()
         try:
@@ -160,9 +177,13 @@ class _StatementWorkers(Workers):
         except BaseException as problem:
             if problem is call.failure or call.refuse_begin():
                 raise
-            with anyio.CancelScope(shield=True):
-                await CANCELLERS.run(call.stop)
-            if not is_to_be_delivered() or (call.was_cancelled and call.failure is not None):
+            with suppress(anyio.get_cancelled_exc_class()):  # once more
+                await run_to_end(partial(CANCELLERS.run, call.stop))
+            if (
+                not call.has_ended
+                or not is_to_be_delivered(problem)
+                or (call.was_cancelled and call.failure is not None)
+            ):
                 raise
             if call.failure is not None:
                 raise call.failure from None
@@ -190,6 +211,7 @@ async def await_or_work(
     """
     if is_blocking():
         return work(*values)
+    _deliver_held()
     try:
         return await awaited(*values)
     except MustBlock:
