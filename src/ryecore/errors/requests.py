@@ -118,13 +118,13 @@ class McpError(RyeError):
         server: The server's id; empty where none is known.
         stderr: The last lines that it wrote to its standard error, at most 20, as the message
             repeats them; empty for a server that isn't started here.
-        is_away: Whether it can't be reached, or a gateway says so, as while it is started again.
+        is_unavailable: Whether it can't be reached, or a gateway says so: trying later may help.
     """
 
     error_type = "mcp"
     server: str
     stderr: str = ""
-    is_away: bool = False
+    is_unavailable: bool = False
 
 
 class McpToolChanged(McpError):

@@ -33,7 +33,7 @@ from ryecore.mcp_client.pins import PinnedTool, read_tool
 from ryecore.mcp_client.program import ServerSetting, secrets_of, start_program
 from ryecore.mcp_client.sdk import import_client
 from ryecore.mcp_client.servers import Server, StdioServer, fill_in, read_server
-from ryecore.mcp_client.service import Service
+from ryecore.mcp_client.service import ConnectorService
 from ryecore.mcp_client.task_files import OpenTasks
 from ryecore.mcp_client.tokens import TokenFile, may_carry_tokens
 from ryecore.mcp_client.wire import START_STEP, encode_json, error_document
@@ -180,7 +180,7 @@ async def _serve_once(request: Request, watchdog: Watchdog) -> Mapping[str, obje
         arguments = _read_arguments(sys.stdin.buffer.read()) if request.tool else {}
     except RyeError as error:
         return error_document(error)
-    service = Service(partial(prepare_session, request, watchdog))
+    service = ConnectorService(partial(prepare_session, request, watchdog))
     document = await service.serve_one(lambda session: execute_request(request, session, arguments))
     if document is None:
         document = error_document(
@@ -216,7 +216,7 @@ def _read_call(arguments: tuple[str, ...]) -> Request:
 
 async def _serve_calls(request: Request, watchdog: Watchdog) -> None:
     """Serve calls until the host is gone, no call comes, or the server breaks off."""
-    service: Service
+    service: ConnectorService
 
     def open_session() -> tuple[Server, "AbstractAsyncContextManager[ServerSession]"]:
         return prepare_session(request, watchdog, service.lines)
@@ -231,7 +231,7 @@ async def _serve_calls(request: Request, watchdog: Watchdog) -> None:
         wanted = _read_call(tuple(arguments[arguments.index(sys.argv[0]) + 1 :]))
         return await execute_request(wanted, session, call["params"], begin, line)
 
-    service = Service(open_session)
+    service = ConnectorService(open_session)
     await service.serve(f"\0{request.keep}", execute)
 
 

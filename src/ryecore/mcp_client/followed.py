@@ -1,4 +1,4 @@
-"""Tasks that calls wait for, also where their sessions break off: another session goes on.
+"""The tasks that calls wait for, which outlive the sessions that they began in.
 
 This module doesn't import the SDK: a connector needs it before that is imported.
 
@@ -19,40 +19,40 @@ from ryecore.errors import McpError
 if TYPE_CHECKING:
     from ryecore.mcp_client.task_files import KeptTask
 
-__all__ = ["AWAY_S", "FollowedTask", "Patience", "TaskInterrupted"]
+__all__ = ["MAX_OUTAGE_S", "FollowedTask", "ReconnectBackoff", "TaskInterrupted"]
 
-AWAY_S: Final = 120.0
-"""The seconds for which a server may be away, as while it is started again."""
+MAX_OUTAGE_S: Final = 120.0
+"""The seconds for which a server may be unavailable, as while it is started again."""
 
-_LASTS_S: Final = 10.0
-"""The seconds after which a session isn't one that breaks off at once, again and again."""
+_STABLE_S: Final = 10.0
+"""A session that lasted for so many seconds ends an outage; a shorter one is a failed attempt."""
 
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 
 
-class Patience:
-    """How long and how often a server is tried that can't be reached."""
+class ReconnectBackoff:
+    """The pauses between attempts to open a session with a server that is unavailable."""
 
     def __init__(self) -> None:
-        self._since: float | None = None
+        self._out_since: float | None = None
         self._pause_s = _FIRST_PAUSE_S
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Note a session, which is the block; one that lasted ends the search for it."""
+        """Note that a session is open while the block runs."""
         began = anyio.current_time()
         try:
             yield
         finally:
-            if anyio.current_time() - began > _LASTS_S:
-                self._since, self._pause_s = None, _FIRST_PAUSE_S
+            if anyio.current_time() - began > _STABLE_S:
+                self._out_since, self._pause_s = None, _FIRST_PAUSE_S
 
     async def wait(self) -> bool:
-        """Wait until it is to be tried again, each time longer; return whether it is."""
+        """Pause before the next attempt, each time longer; return False where none is left."""
         now = anyio.current_time()
-        self._since = now if self._since is None else self._since
-        if now - self._since > AWAY_S:
+        self._out_since = now if self._out_since is None else self._out_since
+        if now - self._out_since > MAX_OUTAGE_S:
             return False
         await anyio.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
@@ -71,8 +71,9 @@ class FollowedTask:
         began: When it began, by the event loop's clock.
         timeout_s: The seconds within which it has to end; None for no bound.
         answers: The answers to what it asks.
-        told: The last progress message that was reported.
-        changes: How many were.
+        last_message: The last progress message that was reported.
+        messages: The number of those reported.
+        is_open: Whether it is waited for.
     """
 
     task_id: str
@@ -82,8 +83,8 @@ class FollowedTask:
     timeout_s: float | None
     answers: Any
     began: float = field(factory=anyio.current_time)
-    told: str = ""
-    changes: int = 0
+    last_message: str = ""
+    messages: int = 0
     is_open: bool = True
 
     @property
@@ -101,12 +102,16 @@ class FollowedTask:
                 if is_settled:
                     self.kept.forget()
 
-    def lost(self, why: McpError | None) -> dict[str, object]:
-        """Return the document of its call, where no session can follow it any more."""
-        said = "its server broke off" if why is None else why.message
+    def lost(self, error: McpError | None) -> dict[str, object]:
+        """Return the document of its call where no session can follow it any more.
+
+        Args:
+            error: Why none can be opened; None where that isn't known.
+        """
+        reason = "its server broke off" if error is None else error.message
         return {
             "success": False,
-            "error": f"The task {self.task_id} can't be followed: {said}",
+            "error": f"The task {self.task_id} can't be followed: {reason}",
             "effect_unknown": True,
         }
 
@@ -123,7 +128,7 @@ class FollowedTask:
 
 
 class TaskInterrupted(Exception):
-    """The session has broken off in which a task was followed.
+    """The session in which a task was followed has broken off.
 
     Attributes:
         task: The task, which whoever catches this has to close.

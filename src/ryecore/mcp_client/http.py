@@ -32,7 +32,7 @@ __all__ = ["is_session_unknown", "number_of", "open_connection"]
 _Streams = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
 _CONNECT_TIMEOUT_S: Final = 10.0
 _READ_TIMEOUT_S: Final = 300.0
-_AWAY: Final = (502, 503, 504)
+_UNAVAILABLE: Final = (502, 503, 504)
 """The statuses by which a gateway says that it can't reach the server.
 
 Source: RFC 9110, section 15.6.
@@ -107,12 +107,12 @@ class _Client(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request, and note it as unsent where no connection can be made."""
-        self._peer.is_away = False
+        self._peer.is_unavailable = False
         try:
             response = await super().send(request, **options)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as problem:
             self._peer.pending.mark_unsent(number_of(request.content))
-            self._peer.is_away = True
+            self._peer.is_unavailable = True
             self._peer.fail(
                 f"can't be reached: {problem or 'it took too long'}",
                 "See that it runs at config.url of its item, and that the network allows it.",
@@ -135,7 +135,7 @@ class _Client(httpx2.AsyncClient):
         status, request = response.status_code, response.request
         if status == 405 and request.method == "GET" and not self._is_sse:
             return  # as the protocol lets a server answer that sends no events of its own
-        self._peer.is_away = status in _AWAY
+        self._peer.is_unavailable = status in _UNAVAILABLE
         self._peer.note(f"HTTP {status}", f" {response.reason_phrase}")
         if status in (401, 403):
             from mcp.client.auth.utils import (  # noqa: PLC0415 - imports much, only for refusals

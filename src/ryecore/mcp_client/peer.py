@@ -128,7 +128,7 @@ class Peer:
     """The server at the other end of a connection.
 
     `broken` is set once it can't be used any more, with `problem` and `next_step` to say why.
-    Errors leave out the `secrets`. `is_away` says that it could not be reached the last time, or
+    Errors leave out the `secrets`. `is_unavailable` says that the last request did not reach it, or
     that a gateway said so. `drain` reads what it has written beside the protocol already.
     """
 
@@ -137,7 +137,7 @@ class Peer:
     broken: anyio.Event = field(factory=anyio.Event)
     problem: str = ""
     next_step: str = ""
-    is_away: bool = False
+    is_unavailable: bool = False
     pending: PendingRequests = field(factory=PendingRequests)
     drain: Callable[[], None] = _nothing
     _outputs: list[Output] = field(init=False, factory=list)
@@ -170,9 +170,9 @@ class Peer:
         finally:
             self._outputs.remove(output)
 
-    def note(self, brief: str, more: str = "") -> None:
-        """Note what it answered, for errors; those whose problem says the brief leave it out."""
-        self._notes[brief] = more
+    def note(self, refusal: str, detail: str = "") -> None:
+        """Note a refusal for errors to quote, except those whose problem names it already."""
+        self._notes[refusal] = detail
 
     def forget_output(self) -> None:
         """Forget what it wrote, and what was noted, such as a refusal that was expected."""
@@ -194,7 +194,7 @@ class Peer:
     def error(self, problem: str, next_step: str = "") -> McpError:
         """Return an error about it, with the end of its output and without its secrets."""
         output = self._outputs[0]
-        notes = [f"{brief}{more}" for brief, more in self._notes.items() if brief not in problem]
+        notes = [f"{one}{detail}" for one, detail in self._notes.items() if one not in problem]
         said = "\n".join(filter(None, [*notes, output.last_lines(_MAX_OUTPUT_CHARS)]))
         problem = shorten(self.without_secrets(problem))
         text = f"The MCP server '{self.name}' {problem}." + (f" It said: {said}" if said else "")
@@ -204,7 +204,7 @@ class Peer:
             next_step=next_step or self.next_step or _AT_FAULT_STEP,
             server=self.name,
             **({"stderr": stderr} if stderr else {}),
-            **({"is_away": True} if self.is_away else {}),
+            **({"is_unavailable": True} if self.is_unavailable else {}),
         )
 
     def without_secrets(self, text: str) -> str:

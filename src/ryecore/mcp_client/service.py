@@ -18,7 +18,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ryecore.errors import McpError, RyeError
-from ryecore.mcp_client.followed import FollowedTask, Patience, TaskInterrupted
+from ryecore.mcp_client.followed import FollowedTask, ReconnectBackoff, TaskInterrupted
 from ryecore.mcp_client.host_line import HostLine, Lines
 from ryecore.mcp_client.servers import Server
 from ryecore.mcp_client.wire import Kind, encode_json, error_document, receive_frame
@@ -26,7 +26,7 @@ from ryecore.mcp_client.wire import Kind, encode_json, error_document, receive_f
 if TYPE_CHECKING:
     from ryecore.mcp_client.session import ServerSession
 
-__all__ = ["Service"]
+__all__ = ["ConnectorService"]
 
 _REFUSING_S: Final = 5.0
 
@@ -37,7 +37,7 @@ _Execute = Callable[
 ]
 
 
-class Service:
+class ConnectorService:
     """Serves the calls of a kept connector.
 
     Args:
@@ -46,9 +46,9 @@ class Service:
 
     def __init__(self, open_session: _Open) -> None:
         self._open_session = open_session
-        self._whole = anyio.CancelScope()
+        self._scope = anyio.CancelScope()
         self._is_settled = anyio.Event()
-        """Set once calls need not wait: there is a session, or none can be had."""
+        """Set while calls need not wait: a session is open, or none can be opened."""
         self._changed = anyio.Event()
         """Set, and replaced, with each new session, and with the end of the last one."""
         self._is_over = False
@@ -68,10 +68,10 @@ class Service:
 
         Args:
             address: The name of the host's control socket.
-            execute: Executes a call: its frame, in a session, with what is awaited right before it
-                is sent, for the host at the end of a line.
+            execute: Executes a call. It gets the call's frame, the session, what to await right
+                before the call is sent, and the line to the call's host.
         """
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control, self._whole:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control, self._scope:
             control.connect(address)
             control.setblocking(False)
             async with anyio.create_task_group() as accepting:
@@ -79,7 +79,7 @@ class Service:
                     accepting.start_soon(self._accept, control, calls, execute)
                     await self._keep_sessions()
                     # Waiting calls, and a first one on its way, still get the reason; not for long.
-                    self._whole.deadline = anyio.current_time() + _REFUSING_S
+                    self._scope.deadline = anyio.current_time() + _REFUSING_S
                     await self.lines.is_called.wait()
                 accepting.cancel_scope.cancel()
 
@@ -89,7 +89,7 @@ class Service:
             await anyio.wait_readable(control)
             message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
             if not message:
-                self._whole.cancel()
+                self._scope.cancel()
                 return
             for descriptor in descriptors:
                 calls.start_soon(self._serve, socket.socket(fileno=descriptor), execute)
@@ -99,58 +99,58 @@ class Service:
         while True:
             left_s = self._last_call + idle_s - anyio.current_time()
             if not self._calls and left_s <= 0:
-                self._whole.cancel()
+                self._scope.cancel()
             await anyio.sleep(idle_s if self._calls else left_s)
 
     # Sessions
 
     async def _keep_sessions(self) -> None:
         """Keep a session open as long as the server can be used, or a task can be followed."""
-        patience = Patience()
+        backoff = ReconnectBackoff()
         try:
             while True:
                 try:
-                    await self._keep_session(patience)
+                    await self._keep_session(backoff)
                 except RyeError as error:
                     self._refusal = error
-                    if not (isinstance(error, McpError) and error.is_away):
+                    if not (isinstance(error, McpError) and error.is_unavailable):
                         return
                     self._is_settled.set()
-                if not self._has_tasks or not await patience.wait():
+                if not self._has_tasks or not await backoff.wait():
                     return
-                self._have_calls_wait()
+                self._hold_calls()
         finally:
             self._session, self._is_over = None, True
             self._is_settled.set()
-            self._tell_change()
+            self._notify()
 
-    async def _keep_session(self, patience: Patience) -> None:
+    async def _keep_session(self, backoff: ReconnectBackoff) -> None:
         server, opened = self._open_session()
         session: ServerSession | None = None
         try:
             async with opened as session, anyio.create_task_group() as waiting:
                 self._session, self._refusal = session, None
                 self._is_settled.set()
-                self._tell_change()
+                self._notify()
                 waiting.start_soon(self._end_when_idle, server.idle_timeout_s)
-                with patience.session():
+                with backoff.session():
                     await session.until_broken()
-                self._leave(session)
+                self._drop(session)
                 waiting.cancel_scope.cancel()
         except RyeError:
             if session is not None:
-                self._leave(session)
+                self._drop(session)
             if not self._has_tasks or session is None:
                 raise
 
-    def _leave(self, session: "ServerSession") -> None:
-        """Use a session no longer: new calls wait for another one, or can't wait for its end."""
+    def _drop(self, session: "ServerSession") -> None:
+        """Use a session no longer, and keep its tasks; while there are any, new calls wait."""
         self._session = None
         self._tasks |= session.open_tasks
         if self._has_tasks:
-            self._have_calls_wait()
+            self._hold_calls()
 
-    def _have_calls_wait(self) -> None:
+    def _hold_calls(self) -> None:
         if self._is_settled.is_set():  # else some wait for this event already
             self._is_settled = anyio.Event()
 
@@ -159,12 +159,12 @@ class Service:
         self._tasks = frozenset(one for one in self._tasks if one.is_open)
         return bool(self._tasks)
 
-    def _tell_change(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
 
     async def _resume(self, task: FollowedTask, line: HostLine | None) -> Mapping[str, object]:
-        """Follow a task in further sessions, until it has ended or no other one can be had."""
+        """Follow a task in further sessions until it has ended, or no session can be opened."""
         with task:
             while not self._is_over:
                 if self._session is None or self._session.is_broken:
@@ -172,8 +172,8 @@ class Service:
                     continue
                 with suppress(TaskInterrupted):
                     return await self._session.resume(task, line)
-        why = self._refusal
-        return task.lost(why if isinstance(why, McpError) else None)
+        error = self._refusal
+        return task.lost(error if isinstance(error, McpError) else None)
 
     # Calls
 
@@ -232,7 +232,7 @@ class Service:
             if session is not None:
                 session.may_hang = False
                 if not await session.answers_ping():
-                    self._leave(session)
+                    self._drop(session)
                     session.give_up(problem)
         finally:
             self._is_pinging, self._ping_done = False, None
@@ -249,9 +249,9 @@ class Service:
     async def serve_one(
         self, execute: "Callable[[ServerSession], Awaitable[Mapping[str, object]]]"
     ) -> Mapping[str, object] | None:
-        """Serve one call of no host, and return its document.
+        """Serve one call that has no host, and return its document.
 
-        None where the server broke off before.
+        None where the server broke off before the call was sent.
         """
         self._calls += 1
         async with anyio.create_task_group() as keeping:

@@ -190,13 +190,13 @@ class ServerSession:
         check_pin(tool, {name: declaration_of(one) for name, one in listed.items()})
         offered = listed[tool.declaration.name]
         await begin()
-        held: list[FollowedTask] = []
+        followed: list[FollowedTask] = []
 
         async def work(options: Mapping[str, Any]) -> CallToolResult:
-            return await self._call(offered, arguments, options, held)
+            return await self._call(offered, arguments, options, followed)
 
         with self._peer.pending.track() as request:
-            return await self._document_of(work, offered.output_schema, request, line, held)
+            return await self._document_of(work, offered.output_schema, request, line, followed)
 
     async def resume(self, task: FollowedTask, line: "HostLine | None" = None) -> dict[str, object]:
         """Return the document of a call whose task was followed in a session that has broken off.
@@ -217,9 +217,9 @@ class ServerSession:
         output_schema: Mapping[str, Any] | None,
         request: PendingRequest,
         line: "HostLine | None",
-        held: list[FollowedTask],
+        followed: list[FollowedTask],
     ) -> dict[str, object]:
-        """Return the document of the result that `work` waits for; `held` gets its task."""
+        """Return the document of the result of `work`, which adds a task to `followed`, if any."""
         with self._peer.collecting() as output:
             try:
                 with self._questions.of(line) as options:
@@ -228,8 +228,8 @@ class ServerSession:
             except McpError:
                 if not request.may_have_run:
                     raise
-                if held and held[0].is_open:
-                    raise TaskInterrupted(held[0]) from None
+                if followed and followed[0].is_open:
+                    raise TaskInterrupted(followed[0]) from None
                 spoilt = self._peer.error(f"{self._peer.problem}; {_UNKNOWN_EFFECT}")
                 return _broken_off(str(spoilt))
             except MCPError as error:
@@ -238,7 +238,7 @@ class ServerSession:
                 spoilt = self._peer.error(f"answered badly: {reason_of(problem)}")
                 return _broken_off(str(spoilt))
             except BaseException:  # nobody waits any more
-                for task in held:
+                for task in followed:
                     task.close()
                 raise
             return _document(result, output)
@@ -248,13 +248,13 @@ class ServerSession:
         tool: Tool,
         arguments: Mapping[str, Any],
         options: Mapping[str, Any],
-        held: list[FollowedTask],
+        followed: list[FollowedTask],
     ) -> CallToolResult:
         name = tool.name
 
         async def follow(created: CreatedTask | CreateTaskResult) -> CallToolResult:
-            held.append(self._tasks.begin(created, tool, self._timeout_s))
-            return await self._tasks.finish(held[0])
+            followed.append(self._tasks.begin(created, tool, self._timeout_s))
+            return await self._tasks.finish(followed[0])
 
         if self._tasks.must_ask_for(tool):
             with self._questions.followed(options) as token:

@@ -38,7 +38,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
 from ryecore.mcp_client.exchange import is_closed
-from ryecore.mcp_client.followed import AWAY_S, FollowedTask
+from ryecore.mcp_client.followed import MAX_OUTAGE_S, FollowedTask
 from ryecore.mcp_client.peer import Peer
 from ryecore.mcp_client.questions import Questions
 from ryecore.mcp_client.task_files import OpenTasks
@@ -247,9 +247,9 @@ class TaskCalls:
         task: _Task = followed.state
         polls, results = _Faults(), _Faults()
         while not task.has_ended:
-            if task.message and task.message != followed.told:
-                followed.told, followed.changes = task.message, followed.changes + 1
-                await self._questions.progress(followed.changes, None, task.message)
+            if task.message and task.message != followed.last_message:
+                followed.last_message, followed.messages = task.message, followed.messages + 1
+                await self._questions.progress(followed.messages, None, task.message)
             if task.status == "input_required":
                 if self._is_modern:
                     await self._answer(task, followed.task_id, followed.answers)
@@ -264,7 +264,7 @@ class TaskCalls:
             try:
                 followed.state = task = await self._get(followed.task_id)
             except MCPError as error:
-                polls.note(error, is_away=self._peer.is_away)
+                polls.note(error, is_unavailable=self._peer.is_unavailable)
             else:
                 polls = _Faults()
         return await self._outcome(task, followed.task_id, results)
@@ -288,7 +288,7 @@ class TaskCalls:
         try:
             return await self._result(task_id)
         except MCPError as error:
-            faults.note(error, is_away=self._peer.is_away)
+            faults.note(error, is_unavailable=self._peer.is_unavailable)
             return None
 
     async def _legacy_failure(self, task_id: str) -> CallToolResult:
@@ -302,10 +302,10 @@ class TaskCalls:
         return await self._client.send_request(_request("tasks/result", task_id), CallToolResult)
 
     async def _answer(self, task: _Task, task_id: str, answers: "_Answers") -> None:
-        """Answer the requests of a task, each once; an answer that doesn't arrive is sent again.
+        """Answer the requests of a task, each once.
 
-        By the next poll, as that says whether the request is still open: a server ignores what
-        answers nothing that is.
+        An answer that doesn't arrive is sent again after the next poll, which says whether its
+        request is still open.
         """
         requests = _REQUESTS.validate_python(task.input_requests or {}, by_name=False)
         for key, wanted in requests.items():
@@ -360,14 +360,14 @@ class _Faults:
         self._count = 0
         self._began = anyio.current_time()
 
-    def note(self, error: MCPError, *, is_away: bool = False) -> None:
+    def note(self, error: MCPError, *, is_unavailable: bool = False) -> None:
         """Count an error, and raise it where it is one too many, or says that there is no task.
 
-        With `is_away`, a gateway has answered for the server, which may be started again.
+        With `is_unavailable`, it doesn't count for as long as a server may be started again.
         """
         if error.error.code in _FINAL:
             raise error
-        if not is_away or anyio.current_time() - self._began > AWAY_S:
+        if not is_unavailable or anyio.current_time() - self._began > MAX_OUTAGE_S:
             self.count(error)
 
     def count(self, error: MCPError) -> None:

@@ -26,7 +26,7 @@ which another server may take the call; Q: a question to the host; Y: its answer
 START_STEP: Final = "Start the server by hand, as its item says, and see what it says."
 """The next step where a server, or its connector, ended."""
 
-_FACTS: Final = ("server", "tool", "stderr", "is_away")
+_FACTS: Final = ("server", "tool", "stderr", "is_unavailable")
 _HEADER_BYTES: Final = 9
 _CHUNK_BYTES: Final = 256 * 1024
 _ERRORS: Final[Mapping[str, type[RyeError]]] = {
