@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ USAGE: Final = Usage(1000, 100)
 COST: Final = 1000 * 100 + 100 * 500
 """What one answer costs, in microcents."""
 
+_LOOK_S: Final = 0.02
 _PERMITS: Final = "<execute><directive>acme/*</directive><tool>*</tool></execute>"
 
 
@@ -102,9 +104,12 @@ class PlannedWorkspace:
 
 
 async def _there(path: Path) -> None:
-    async with watch(path) as watcher:
-        while not path.exists():
-            await watcher.changed()
+    with suppress(OSError):  # the processes of a user watch 128 folders at most, those of all tests
+        async with watch(path) as watcher:
+            while not path.exists():
+                await watcher.changed()
+    while not path.exists():  # else a gate would fail, and its thread go on
+        await anyio.sleep(_LOOK_S)
 
 
 def deps() -> Mapping[str, Any]:

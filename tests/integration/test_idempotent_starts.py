@@ -268,6 +268,7 @@ async def test_repeated_starts_of_one_parent_are_counted_once(tmp_path: Path, ki
         planned.allow("boss")
         done = await parent.result()
         assert done.success
+        assert "passed boss" in done.text  # it ran until all were started
     registry = planned.store().registry
     (child,) = await registry.list_children(done.thread_id)
     assert ids == {child.thread_id}
