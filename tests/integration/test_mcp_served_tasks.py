@@ -175,6 +175,18 @@ def test_a_task_asks_once_and_takes_only_a_response_to_its_question(workspace: W
         assert ended(workspace, client, task_id)["result"]["content"][0]["text"] == "Hello Ada"
 
 
+@pytest.mark.parametrize("reports", [True, False], ids=["here", "apart"])
+def test_a_wrong_call_begins_no_task(workspace: Workspace, reports: bool) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    workspace.shell("a/t", "true", task_support="optional", config_schema=schema, reports=reports)
+    with http(workspace, *OFFERED) as served:
+        refused = ModernHttp(served.url)("tools/call", name="a__t", arguments={"n": "one"})
+    assert refused["isError"]
+    assert "n" in refused["content"][0]["text"]
+    with workspace.sync() as rye:
+        assert rye.threads.list(all=True) == ()
+
+
 def test_a_client_of_2025_creates_gets_lists_and_cancels_tasks(workspace: Workspace) -> None:
     pid, _ = waiting(workspace)
     workspace.shell("a/needs", "exit 3", task_support="required")

@@ -148,8 +148,19 @@ async def test_a_task_that_its_server_no_longer_knows_leaves_its_effect_unknown(
     assert not left(workspace)
 
 
+@pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
+async def test_a_task_whose_server_refuses_the_next_session_leaves_its_effect_unknown(
+    workspace: Workspace, warm: bool
+) -> None:
+    outcome = await outcome_after_a_restart(
+        workspace, warm, OFFERED, RYE_MCP_TOKEN="another-token-of-the-tests"
+    )
+    assert outcome.effect_unknown
+    assert left(workspace)  # a later session cancels it
+
+
 async def outcome_after_a_restart(
-    workspace: Workspace, warm: bool, again: Sequence[str]
+    workspace: Workspace, warm: bool, again: Sequence[str], **variables: str
 ) -> ExecutionResult:
     """The outcome of a call whose server is killed, and started again, while it is a task."""
     pid, release = workspace.project / "pid", workspace.project / "release"
@@ -173,7 +184,7 @@ async def outcome_after_a_restart(
                 await noted(workspace)
                 served.process.kill()
                 await anyio.to_thread.run_sync(served.process.wait)
-                servers.enter_context(http(workspace, *again, port=served.port))
+                servers.enter_context(http(workspace, *again, port=served.port, **variables))
                 await anyio.to_thread.run_sync(release.write_text, "done")
     return outcomes[0]
 
