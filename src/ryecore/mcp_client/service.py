@@ -254,6 +254,7 @@ class ConnectorService:
         None where the server broke off before the call was sent.
         """
         self._calls += 1
+        answer: tuple[Kind, Mapping[str, object]] | None = None
         async with anyio.create_task_group() as keeping:
             keeping.start_soon(self._keep_sessions)
             answer = await self._answer(execute, None)

@@ -1,21 +1,15 @@
 """A session with an MCP server: its tools, checked against their pins, and their calls.
 
-The schema that a tool's output is checked against is the server's own: the check is bounded, and
-leaves the event loop free.
-
-Source: decision 82;
-https://modelcontextprotocol.io/specification/2025-06-18/server/tools#structured-content.
+Source: decision 82.
 """
 
 import json
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
-import anyio.to_thread
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
@@ -38,7 +32,6 @@ from mcp_types import (
 from ryecore import __version__
 from ryecore.display.sanitize import shorten
 from ryecore.errors import McpError, RyeError
-from ryecore.lillux.schema import SchemaValidator
 from ryecore.mcp_client.exchange import (
     MALFORMED_RESPONSE,
     agree_on_version,
@@ -46,6 +39,7 @@ from ryecore.mcp_client.exchange import (
     reason_of,
 )
 from ryecore.mcp_client.followed import FollowedTask, TaskInterrupted
+from ryecore.mcp_client.output_check import check_output
 from ryecore.mcp_client.peer import Output, Peer, PendingRequest
 from ryecore.mcp_client.pins import PinnedTool, ToolDeclaration, check_pin
 from ryecore.mcp_client.questions import Questions, answer_questions
@@ -60,7 +54,7 @@ if TYPE_CHECKING:
     from ryecore.mcp_client.task_files import OpenTasks
     from ryecore.mcp_client.tokens import TokenFile
 
-__all__ = ["ServerSession", "check_output", "open_session"]
+__all__ = ["ServerSession", "open_session"]
 
 _MAX_PAGES: Final = 100
 _MAX_TOOLS: Final = 10_000
@@ -332,7 +326,7 @@ def _broken_off(error: str) -> dict[str, object]:
     return {"success": False, "error": error, "effect_unknown": True}
 
 
-def _stderr(output: Output) -> dict[str, str]:
+def _stderr(output: Output) -> dict[str, object]:
     """Return what a server wrote to its standard error during a call that failed, if anything."""
     text = output.last_lines()
     return {"stderr": text} if text else {}
@@ -471,30 +465,3 @@ def _leaves(problem: BaseException) -> Iterator[BaseException]:
             yield from _leaves(one)
     else:
         yield problem
-
-
-async def check_output(schema: Mapping[str, Any] | None, result: CallToolResult) -> None:
-    """Check a tool's structured content, which a failure doesn't have.
-
-    A RuntimeError says that it is missing, doesn't fit, or can't be checked within the bounds.
-    """
-    if schema is None or result.is_error:
-        return
-    if result.structured_content is None and "structured_content" not in result.model_fields_set:
-        raise RuntimeError("the tool has an output schema, and returned no structured content")
-    try:
-        validator = await anyio.to_thread.run_sync(_validator, json.dumps(schema))
-        failures = await validator.failures_async(json.dumps(result.structured_content))
-    except (ValueError, RecursionError) as problem:
-        raise RuntimeError(f"the tool's output can't be checked: {problem}") from None
-    if failures:
-        where = " at " if failures[0].path else ": "
-        raise RuntimeError(
-            f"the tool's structured content doesn't fit its schema{where}{failures[0]}"
-        )
-
-
-@lru_cache(maxsize=64)
-def _validator(schema_json: str) -> SchemaValidator:
-    # Servers declare date-time for times without an offset, and the result is there already.
-    return SchemaValidator(schema_json, check_formats=False)
