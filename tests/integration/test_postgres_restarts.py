@@ -95,7 +95,7 @@ async def test_a_restart_under_load_loses_and_doubles_nothing(
     crash: bool,
 ) -> None:
     monkeypatch.setattr(
-        "ryecore.state.postgres.database._AWAY_S", 1
+        "ryecore.state.postgres.pool._MAX_OUTAGE_S", 1
     )  # each writer hears that the server is away, and repeats itself
     store = ThreadStore.open(workspace.path(""), workspace.path("", "user"), state=state)
     writers = [_Writer(store, number) for number in range(WRITERS)]
@@ -165,7 +165,7 @@ async def test_a_thread_whose_server_is_away_says_so_and_is_resumed_once_it_is_b
     workspace: Workspace, server: PostgresServer, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "ryecore.state.postgres.database._AWAY_S", 0.1
+        "ryecore.state.postgres.pool._MAX_OUTAGE_S", 0.1
     )  # else a server is waited for
     planned = _planned(workspace, state)
     outcome: list[Any] = []

@@ -29,7 +29,7 @@ def database(postgres_address: str) -> Iterator[PostgresDatabase]:
     address = PostgresAddress.parse(own_schema(postgres_address))
     version = MIGRATIONS.index(BUDGET_FUNCTIONS)
     database = PostgresDatabase(address)
-    with database.connect() as other:
+    with database.connections.connect() as other:
         other.execute(f"CREATE SCHEMA {address.schema}".encode())
         other.execute("; ".join(MIGRATIONS[:version]).encode())
         other.execute(
@@ -51,7 +51,11 @@ def test_an_upgrade_and_a_reader_of_two_tables_wait_in_no_circle(
     database: PostgresDatabase,
 ) -> None:
     """The reader has read charges when the upgrade, which has accounts, waits for them."""
-    with ThreadPoolExecutor(1) as pool, database.connect() as reader, database.connect() as watch:
+    with (
+        ThreadPoolExecutor(1) as pool,
+        database.connections.connect() as reader,
+        database.connections.connect() as watch,
+    ):
         reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         reader.execute("SELECT * FROM charges")
         upgrading = pool.submit(database.set_up)
@@ -69,7 +73,7 @@ def test_an_upgrade_gets_its_turn_beside_a_reader_that_never_pauses(
     ended, begun = threading.Event(), threading.Event()
 
     def read() -> None:
-        with database.connect() as reader:
+        with database.connections.connect() as reader:
             while not ended.is_set():
                 reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 for table in tables:
@@ -91,7 +95,7 @@ def test_an_upgrade_gets_its_turn_beside_a_reader_that_never_pauses(
 def test_an_upgrade_that_is_kept_waiting_names_the_connection_and_changes_nothing(
     database: PostgresDatabase,
 ) -> None:
-    with database.connect() as reader:
+    with database.connections.connect() as reader:
         reader.execute("SET application_name = 'report\x1b[2J'")
         reader.execute("BEGIN")
         reader.execute("SELECT 'monthly' FROM charges")
@@ -112,7 +116,7 @@ def test_an_upgrade_that_is_kept_waiting_names_the_connection_and_changes_nothin
 
 
 def test_an_upgrade_says_who_keeps_the_lock_of_writers(database: PostgresDatabase) -> None:
-    with database.connect() as writer:
+    with database.connections.connect() as writer:
         writer.execute("BEGIN")
         writer.execute("SELECT pg_advisory_xact_lock_shared(%s, %s)", database.lock)
         with pytest.raises(StateLocked) as refused:

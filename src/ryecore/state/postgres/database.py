@@ -1,4 +1,4 @@
-"""A PostgreSQL schema that several machines write: its connections and transactions.
+"""A PostgreSQL schema that several machines write: its transactions and statements.
 
 psycopg's plain connections are used in worker threads, so that the store works on every event loop
 and in code that has none. A statement of the fast path is awaited by the event loop. Either way, a
@@ -11,10 +11,7 @@ true until it commits, and both databases keep the rules with the same statement
 Source: decisions 35, 37, 38 and 77; ADR 039; ADR 044.
 """
 
-import os
-import time
 from binascii import crc32
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import (
     AbstractContextManager,
@@ -28,23 +25,16 @@ from typing import Any, Final, TypeVar, cast
 
 import psycopg
 
-from ryecore.errors import StateError
 from ryecore.state.postgres.address import PostgresAddress
 from ryecore.state.postgres.budget_functions import FAST_PATH_MISS
-from ryecore.state.postgres.connecting import connect
 from ryecore.state.postgres.failures import failure_of
 from ryecore.state.postgres.fast_path import DeferredOperations, FastPathMiss
 from ryecore.state.postgres.joining import Ahead, JoiningLog, in_tree
+from ryecore.state.postgres.pool import ConnectionPool
 from ryecore.state.postgres.schema import MIGRATIONS
-from ryecore.state.postgres.session import ServerClock, Session
+from ryecore.state.postgres.session import Session
 from ryecore.state.postgres.upgrade import UPGRADE_WAIT_S, upgrade, version_of
-from ryecore.state.postgres.workers import (
-    WORKERS,
-    MustBlock,
-    await_or_work,
-    current_call,
-    in_worker,
-)
+from ryecore.state.postgres.workers import MustBlock, await_or_work, in_worker
 from ryecore.state.statements import Rows, Statements
 from ryecore.state.waiting import run_blocking
 
@@ -54,8 +44,6 @@ __all__ = ["PostgresDatabase"]
 
 T = TypeVar("T")
 
-_AWAY_S: Final = 20.0
-_TRY_AGAIN_S: Final = 0.1
 _WRITING: Final = crc32(b"ryecore writers") & 0x7FFFFFFF
 _IN_TREE: Final = crc32(b"ryecore trees") & 0x7FFFFFFF
 _NOTHING: Final[AbstractContextManager[Ahead | None]] = nullcontext(None)
@@ -91,12 +79,7 @@ class PostgresDatabase:
         self.tree_lock = (*self.lock, _IN_TREE ^ number)
         """The same, and the first number of the locks of its trees."""
 
-        self._pid = os.getpid()
-        self._idle: deque[Session] = deque()
-        self._abandoned: list[object] = []
-        self._clock = ServerClock()
-        self._is_closed = False
-        self._was_there = False
+        self.connections = ConnectionPool(address, place)
         self._current = _Current()
         self._joining: dict[str, JoiningLog] = {}
 
@@ -118,7 +101,7 @@ class PostgresDatabase:
         with (
             self.joined(tree) as ahead,
             self._failing("written"),
-            self._session() as session,
+            self.connections.session() as session,
             session.transaction(),
         ):
             locked = self._lock(session, tree, ahead)
@@ -163,7 +146,7 @@ class PostgresDatabase:
     @contextmanager
     def transaction(self) -> Iterator[Session]:
         """Yield a transaction that writers of other rows don't wait for; see `write`."""
-        with self._failing("written"), self._session() as session:
+        with self._failing("written"), self.connections.session() as session:
             session.run("BEGIN")
             try:
                 yield session
@@ -175,7 +158,7 @@ class PostgresDatabase:
     @contextmanager
     def statements(self, done: str) -> Iterator[Session]:
         """Yield a connection each of whose statements is a transaction of its own."""
-        with self._failing(done), self._session() as session:
+        with self._failing(done), self.connections.session() as session:
             yield session
 
     def _lock(self, session: Session, tree: str | None, ahead: Ahead | None) -> Rows:
@@ -248,22 +231,22 @@ class PostgresDatabase:
     def _in_tree(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
         with self.joined(thread_id) as ahead:
             query, all_values = in_tree(function, values, ahead, (*self.tree_lock, thread_id))
-            is_written, result = self.row(query, all_values)
+            is_written, result = self.read_row(query, all_values)
             if ahead is not None and not is_written:
                 raise ahead.refused()
             return result
 
     async def _awaited_in_tree(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
-        session = await self.borrow()
+        session = await self.connections.borrow()
         try:
             with self.joined(thread_id, waits=False) as ahead:
                 query, all_values = in_tree(function, values, ahead, (*self.tree_lock, thread_id))
-                is_written, result = await self.ask(session, query, all_values)
+                is_written, result = await self.ask_for_row(session, query, all_values)
                 if ahead is not None and not is_written:
                     raise MustBlock  # the worker thread is refused, too, and looks for the reason
                 return result
         finally:
-            self.give_back(session)
+            self.connections.give_back(session)
 
     @contextmanager
     def _part(self, session: Session) -> Iterator[None]:
@@ -284,7 +267,7 @@ class PostgresDatabase:
         if running is not None:
             yield running
             return
-        with self._failing("read"), self._session() as session:
+        with self._failing("read"), self.connections.session() as session:
             session.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
                 yield session
@@ -297,8 +280,8 @@ class PostgresDatabase:
         running = self._running()
         if running is not None:
             return running.execute(query, parameters).fetchall()
-        with self._failing("read"), self._session() as session:
-            return session.execute(query, parameters).fetchall()
+        with self._failing("read"), self.connections.session() as session:
+            return session.rows(query, parameters)
 
     def change(self, statement: str, parameters: Sequence[Any] = ()) -> int:
         """Run one statement that needs no rules of others, and return how many rows it changed.
@@ -308,7 +291,7 @@ class PostgresDatabase:
         running = self._running()
         if running is not None:
             return running.execute(statement, parameters).rowcount
-        with self._failing("written"), self._session() as session:
+        with self._failing("written"), self.connections.session() as session:
             return session.execute(statement, parameters).rowcount
 
     def put(self, statement: str, parameters: Sequence[Any] = ()) -> None:
@@ -319,34 +302,29 @@ class PostgresDatabase:
         else:
             self.change(statement, parameters)
 
-    def call(self, query: str, parameters: Sequence[Any] = ()) -> Any:
-        """Run one statement as `change` does, and return the first value of its row, if any."""
-        row = self.row(query, parameters)
-        return None if row is None else row[0]
-
-    def row(self, query: str, parameters: Sequence[Any] = ()) -> Any:
+    def read_row(self, query: str, parameters: Sequence[Any] = ()) -> Any:
         """Run one statement as `change` does, and return its first row, if any."""
         running = self._running()
         if running is not None:
             return running.execute(query, parameters).fetchone()
         try:
-            with self._session() as session:
+            with self.connections.session() as session:
                 return session.first(query, parameters)
         except psycopg.Error as problem:
             raise self._fast_path_failure(problem) from problem
 
-    async def first(self, query: str, parameters: Sequence[Any] = ()) -> Any:
+    async def fetch_row(self, query: str, parameters: Sequence[Any] = ()) -> Any:
         """Return the same to an operation, which the event loop awaits."""
-        return await await_or_work(self._awaited_row, self.row, query, parameters)
+        return await await_or_work(self._awaited_row, self.read_row, query, parameters)
 
     async def _awaited_row(self, query: str, parameters: Sequence[Any]) -> Any:
-        session = await self.borrow()
+        session = await self.connections.borrow()
         try:
-            return await self.ask(session, query, parameters)
+            return await self.ask_for_row(session, query, parameters)
         finally:
-            self.give_back(session)
+            self.connections.give_back(session)
 
-    async def ask(self, session: Session, query: str, parameters: Sequence[Any]) -> Any:
+    async def ask_for_row(self, session: Session, query: str, parameters: Sequence[Any]) -> Any:
         """Run one statement on a connection that was borrowed; return its first row, if any."""
         try:
             return await session.first_awaited(query, parameters)
@@ -360,113 +338,22 @@ class PostgresDatabase:
 
     async def fetch(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """Return the rows that a query finds to an operation, which the event loop may await."""
-        return await await_or_work(self._awaited_rows, self._prepared_rows, query, parameters)
+        return await await_or_work(self._awaited_rows, self.read, query, parameters)
 
     async def _awaited_rows(self, query: str, parameters: Sequence[Any]) -> list[Any]:
-        session = await self.borrow()
+        session = await self.connections.borrow()
         try:
             with self._failing("read"):
-                return [*await session.rows_awaited(query, parameters)]
+                return await session.rows_awaited(query, parameters)
         finally:
-            self.give_back(session)
-
-    def _prepared_rows(self, query: str, parameters: Sequence[Any]) -> list[Any]:
-        if self._running() is not None:
-            return self.read(query, parameters)
-        with self._failing("read"), self._session() as session:
-            return [*session.rows(query, parameters)]
+            self.connections.give_back(session)
 
     async def synced(self) -> None:
         """Wait until all commits are durable, as the server's `synchronous_commit` promises."""
 
-    # Connections
-
     def close(self) -> None:
         """Close the connections. None is opened again."""
-        self._is_closed = True
-        if self._pid == os.getpid():
-            while self._idle:
-                self._idle.pop().connection.close()
-
-    @contextmanager
-    def _session(self) -> Iterator[Session]:
-        """Yield a connection that nobody else uses; a broken one isn't kept."""
-        session, call = self._working_session(), current_call()
-        try:
-            if call is not None:
-                call.use(session)
-            yield session
-        finally:
-            if call is not None:
-                call.leave()
-            self.give_back(session)
-
-    async def borrow(self) -> Session:
-        """Return a connection for a statement that an event loop awaits; see `give_back`.
-
-        Raises:
-            MustBlock: None is there, so that one has to be made.
-        """
-        place = await WORKERS.take_place()
-        try:
-            session = None if self._clock.is_due() else self._idle_session()
-            if session is None:
-                raise MustBlock
-        except BaseException:
-            place.leave()
-            raise
-        session.place = place
-        return session
-
-    def give_back(self, session: Session) -> None:
-        """Keep a connection for others, unless it is broken."""
-        if session.place is not None:
-            session.place.leave()
-            session.place = None
-        status = session.connection.pgconn.transaction_status
-        is_idle = status == psycopg.pq.TransactionStatus.IDLE
-        if self._is_closed or session.was_cancelled or not is_idle:
-            session.connection.close()
-        else:
-            self._idle.append(session)
-
-    def _working_session(self) -> Session:
-        """Return a connection on which nothing was sent yet.
-
-        A server that was there, and is away, is waited for: most often it is restarted.
-        """
-        until_s = time.monotonic() + _AWAY_S
-        while True:
-            try:
-                session = self._idle_session() or Session(self.connect(), self._clock)
-                session.read_clock()
-            except psycopg.OperationalError:
-                if not self._was_there or time.monotonic() > until_s:
-                    raise
-                if (call := current_call()) is not None:
-                    call.check()
-                time.sleep(_TRY_AGAIN_S)
-            else:
-                self._was_there = True
-                return session
-
-    def _idle_session(self) -> Session | None:
-        if self._is_closed:
-            raise StateError(f"{self._address.shown} was closed.", next_step="Open another Rye.")
-        if self._pid != os.getpid():  # a forked child must not touch its parent's connections
-            self._abandoned.append(self._idle)
-            self._idle, self._pid = deque(), os.getpid()
-        while self._idle:
-            with suppress(IndexError):
-                session = self._idle.pop()
-                if session.is_alive():
-                    return session
-                session.connection.close()
-        return None
-
-    def connect(self) -> "psycopg.Connection[Any]":
-        """Return a new connection, which the caller closes."""
-        return connect(self._address, self.place)
+        self.connections.close()
 
     # The schema
 
@@ -479,13 +366,13 @@ class PostgresDatabase:
         Raises:
             StateLocked: Others kept it locked. Nothing was changed.
         """
-        with self._failing("opened"), self._session() as session:
+        with self._failing("opened"), self.connections.session() as session:
             if version_of(session, self._address) < len(MIGRATIONS):
                 upgrade(session, self._address, self.lock, wait_s)
 
     def version(self) -> int:
         """Return the version of the schema; 0 if there is none. A newer one is refused."""
-        with self._failing("opened"), self._session() as session:
+        with self._failing("opened"), self.connections.session() as session:
             return version_of(session, self._address)
 
     @contextmanager

@@ -137,7 +137,7 @@ class PostgresLedger(SqlLedger):
 
     @override
     async def account(self, thread_id: str) -> Account:
-        found = await self._server.first(ACCOUNT, (thread_id,))
+        found = await self._server.fetch_row(ACCOUNT, (thread_id,))
         if found is None:
             raise not_registered(thread_id)
         return account_of(thread_id, found)

@@ -79,7 +79,7 @@ class Notices:
 
     def _listen_once(self, ended: int, wake: Callable[[str | None], None]) -> bool:
         """Listen until the connection or the listening ends; return whether it was the latter."""
-        with self._database.connect() as connection:
+        with self._database.connections.connect() as connection:
             connection.execute(f'LISTEN "{self._database.schema}"'.encode())
             with self._lock:
                 watched = tuple(self._watched)

@@ -62,21 +62,14 @@ class PreparedStatements:
         self._numbers = count(1)
         self._known: dict[str, _Prepared] = {}
 
-    def first(self, sql: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
-        """Run a statement of the store as a transaction of its own, and return its first row.
+    def rows(self, sql: str, values: Sequence[Any]) -> PreparedRows:
+        """Run a statement of the store as a transaction of its own, and return its rows.
 
-        The values are texts, numbers, booleans, lists of numbers or None, and so are the row's.
+        The values are texts, numbers, booleans, lists of numbers or None, and so are the rows'.
 
         Raises:
             psycopg.Error: The server refused it, or couldn't be reached.
         """
-        return _first_of(self._ask(sql, values))
-
-    def rows(self, sql: str, values: Sequence[Any]) -> "PreparedRows":
-        """Run a statement of the store in the same way, and return all its rows."""
-        return self._ask(sql, values)
-
-    def _ask(self, sql: str, values: Sequence[Any]) -> "PreparedRows":
         sent = self._sent(values)
         prepared = self._known.get(sql) or self._prepare(sql)
         result = self._run(prepared, sent)
@@ -91,19 +84,15 @@ class PreparedStatements:
                 raise self._failure(result)
         return self._read(prepared, result)
 
-    async def first_awaited(self, sql: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
-        """Return the same to an event loop, which goes on meanwhile.
+    async def rows_awaited(self, sql: str, values: Sequence[Any]) -> PreparedRows:
+        """Return the same to an event loop, which runs other tasks meanwhile.
 
-        A cancelled caller waits until the statement is done; from a moment on, it is cancelled.
+        A cancelled caller waits for the statement, which is cancelled on the server after 250 ms.
 
         Raises:
             MustBlock: The statement isn't prepared yet. Nothing was done.
             psycopg.Error: The server refused it, or couldn't be reached.
         """
-        return _first_of(await self.rows_awaited(sql, values))
-
-    async def rows_awaited(self, sql: str, values: Sequence[Any]) -> "PreparedRows":
-        """Run a statement of the store in the same way, and return all its rows."""
         prepared = self._known.get(sql)
         if prepared is None:
             raise MustBlock
@@ -112,7 +101,7 @@ class PreparedStatements:
             failure = self._failure(result)
             if not isinstance(failure, _MUST_PREPARE):
                 raise failure
-            self._known.clear()  # as in `first`
+            self._known.clear()  # as in `rows`
             raise MustBlock
         return self._read(prepared, result)
 
@@ -169,7 +158,7 @@ class PreparedStatements:
             await run_to_end(finish)
         return was_cancelled
 
-    def _read(self, prepared: _Prepared, result: psycopg.pq.abc.PGresult) -> "PreparedRows":
+    def _read(self, prepared: _Prepared, result: psycopg.pq.abc.PGresult) -> PreparedRows:
         count, columns, readers = result.ntuples, prepared.columns, prepared.readers
         if count and not readers:
             for place in range(result.nfields):
@@ -262,10 +251,6 @@ def _set(ready: "asyncio.Future[None]") -> None:
 def _outcome_of(results: Sequence[psycopg.pq.abc.PGresult]) -> psycopg.pq.abc.PGresult:
     """Return what a statement has come to: its failure, if any, which may be that of its commit."""
     return next((one for one in results if one.status not in _DONE), results[0])
-
-
-def _first_of(found: PreparedRows) -> tuple[Any, ...] | None:
-    return found.rows[0] if found.rows else None
 
 
 def _boolean(value: bytes) -> bool:

@@ -255,20 +255,25 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
     def _flush(self) -> None:
         """Write the buffered lines as a statement of their own."""
         with _Writing(self) as ahead:
-            if ahead is not None and not self._database.call(f"SELECT {ahead.call}", ahead.values):
+            if ahead is None:
+                return
+            row = self._database.read_row(f"SELECT {ahead.call}", ahead.values)
+            if not row[0]:
                 raise ahead.refused()
 
     async def _awaited_flush(self) -> None:
-        session = await self._database.borrow()
+        session = await self._database.connections.borrow()
         try:
             with _Writing(self, waits=False) as ahead:
                 if ahead is None:
                     return
-                row = await self._database.ask(session, f"SELECT {ahead.call}", ahead.values)
+                row = await self._database.ask_for_row(
+                    session, f"SELECT {ahead.call}", ahead.values
+                )
                 if not row[0]:
                     raise MustBlock  # the worker thread is refused, too, and looks for the reason
         finally:
-            self._database.give_back(session)
+            self._database.connections.give_back(session)
 
     def _close_turn(self, turn: int) -> Head:
         head = self._sign(turn)

@@ -67,7 +67,7 @@ class PostgresRegistry(SqlRegistry):
                 as_json(dict(labels)) if labels else None,
                 *(queue, *(NO_OWNER if owned is None else columns(owned)), *lease),
             )
-            row = await self._server.first(_REGISTER, values)
+            row = await self._server.fetch_row(_REGISTER, values)
             made_at, root_id, cancelled, killed, kept = row
             if made_at is not None:
                 return created_record(
@@ -94,7 +94,7 @@ class PostgresRegistry(SqlRegistry):
     @override
     async def count_spawn(self, parent_id: str, most: int | None) -> int:
         # It decides by its own row alone, and needs no lock but that.
-        counted = await self._server.first(COUNT_SPAWN, (parent_id, most))
+        counted = await self._server.fetch_row(COUNT_SPAWN, (parent_id, most))
         if counted is not None:
             return int(counted[0])
         return await self._server.operate(partial(super().count_spawn, parent_id, most))

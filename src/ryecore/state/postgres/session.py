@@ -10,7 +10,7 @@ import os
 import select
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -81,20 +81,20 @@ class Session:
 
     def first(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
         """Run a statement of the store by itself, prepared, and return its first row, if any."""
-        return self._prepared.first(sql, self._stored(parameters))
+        return _first_of(self._prepared.rows(sql, self._stored(parameters)))
 
-    def first_awaited(
+    async def first_awaited(
         self, sql: str, parameters: Sequence[Any] = ()
-    ) -> Coroutine[Any, Any, tuple[Any, ...] | None]:
-        """Return the same to an event loop, which goes on meanwhile; see `PreparedStatements`."""
-        return self._prepared.first_awaited(sql, self._stored(parameters))
+    ) -> tuple[Any, ...] | None:
+        """Return the same to an event loop; see `PreparedStatements.rows_awaited`."""
+        return _first_of(await self._prepared.rows_awaited(sql, self._stored(parameters)))
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[NamedRow]:
         """Run a statement of the store by itself, prepared, and return its rows."""
         return self._named(self._prepared.rows(sql, self._stored(parameters)))
 
     async def rows_awaited(self, sql: str, parameters: Sequence[Any] = ()) -> list[NamedRow]:
-        """Return the same to an event loop, which goes on meanwhile; see `PreparedStatements`."""
+        """Return the same to an event loop; see `PreparedStatements.rows_awaited`."""
         return self._named(await self._prepared.rows_awaited(sql, self._stored(parameters)))
 
     def _named(self, found: PreparedRows) -> list[NamedRow]:
@@ -210,9 +210,7 @@ class Session:
         result = cursor.pgresult
         count = 0 if result is None else result.nfields
         names = {}
-        if (
-            result is not None
-        ):  # `cursor.description` has more than names, and takes ten times as long
+        if result is not None:  # `cursor.description` has more, and takes ten times as long
             names = {(result.fname(place) or b"").decode(): place for place in range(count)}
         times = [names[one] for one in _TIMES if one in names]
 
@@ -225,6 +223,10 @@ class Session:
             return NamedRow(names, tuple(values))
 
         return make
+
+
+def _first_of(found: PreparedRows) -> tuple[Any, ...] | None:
+    return found.rows[0] if found.rows else None
 
 
 class _PipelineRows:
