@@ -75,7 +75,7 @@ async def serve_http(
             next_step="Use a token, or name the origins that may call the server.",
         )
     if token is None and isinstance(server, ProjectServer):
-        server.serve_strangers()
+        server.serve_anonymous_clients()
     listening = listen(host, port)
     sessions = _Sessions(
         server,

@@ -152,8 +152,8 @@ class ProjectServer(Server[Any]):
         super().__init__(name, **options)
         self._tasks = tasks
 
-    def serve_strangers(self) -> None:
-        """Serve clients that can't be told apart: none may list the tasks of all."""
+    def serve_anonymous_clients(self) -> None:
+        """Serve clients that can't be told apart, so that none may list tasks."""
         self._tasks.refuse_lists()
 
     def create_initialization_options(

@@ -129,12 +129,12 @@ _HELD: Final[ContextVar[HeldCancellation | None]] = ContextVar("held_cancellatio
 
 @contextmanager
 def held_cancellation() -> Iterator[HeldCancellation]:
-    """Let a caller have the result of what was finished though asyncio cancels it meanwhile.
+    """Hold back a cancellation by asyncio until the caller knows the result of what was finished.
 
-    Where a scope of anyio is cancelled, what was finished returns, and the next wait is cancelled.
-    A `Task.cancel()` of asyncio is raised once, so the caller would never learn that it has, say,
-    registered a run. Within the block it is held back by what finishes what it has begun; whoever
-    entered the block then takes note of the result, and delivers it.
+    Where a scope of anyio is cancelled, a call that is finished nevertheless returns its result,
+    and the next wait is cancelled. A `Task.cancel()` of asyncio is raised once, so that the caller
+    would never know that it has, say, registered a run. Within the block, a call that is finished
+    returns its result then, too. The caller notes it, and raises the cancellation by `deliver`.
     """
     held = HeldCancellation()
     token = _HELD.set(held)
@@ -148,7 +148,7 @@ def held_cancellation() -> Iterator[HeldCancellation]:
 
 
 def current_hold() -> HeldCancellation | None:
-    """Return what holds back a cancellation of this task; None where it is raised."""
+    """Return what holds back cancellations of this task; None where they are raised at once."""
     return _HELD.get()
 
 

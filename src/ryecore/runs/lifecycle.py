@@ -97,7 +97,7 @@ class RunLifecycle(RunKind[EndingT, ResultT]):
             claim = partial(store.registry.together, self._claim, tree=self.run_id)
             above = self._parent.run_id if self._parent else None
             was_claimed = self._fence is not None
-            with held_cancellation() as held:  # who has claimed it knows so
+            with held_cancellation() as held:  # so that a claim is never forgotten
                 self._fence = await host.budget_waits.claim(self.run_id, above, claim)
             held.deliver()
             host.supervisor.add(self.run_id, self._fence, self)

@@ -29,7 +29,7 @@ from ryecore.state.postgres.address import PostgresAddress
 from ryecore.state.postgres.budget_functions import FAST_PATH_MISS
 from ryecore.state.postgres.failures import failure_of
 from ryecore.state.postgres.fast_path import DeferredOperations, FastPathMiss
-from ryecore.state.postgres.joining import Ahead, JoiningLog, in_tree
+from ryecore.state.postgres.joining import Ahead, JoiningLog, tree_query
 from ryecore.state.postgres.pool import ConnectionPool
 from ryecore.state.postgres.schema import MIGRATIONS
 from ryecore.state.postgres.session import Session
@@ -230,8 +230,8 @@ class PostgresDatabase:
 
     def _in_tree(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
         with self.joined(thread_id) as ahead:
-            query, all_values = in_tree(function, values, ahead, (*self.tree_lock, thread_id))
-            is_written, result = self.read_row(query, all_values)
+            query, sent = tree_query(function, values, ahead, (*self.tree_lock, thread_id))
+            is_written, result = self.read_row(query, sent)
             if ahead is not None and not is_written:
                 raise ahead.refused()
             return result
@@ -240,8 +240,8 @@ class PostgresDatabase:
         session = await self.connections.borrow()
         try:
             with self.joined(thread_id, waits=False) as ahead:
-                query, all_values = in_tree(function, values, ahead, (*self.tree_lock, thread_id))
-                is_written, result = await self.ask_for_row(session, query, all_values)
+                query, sent = tree_query(function, values, ahead, (*self.tree_lock, thread_id))
+                is_written, result = await self.ask_for_row(session, query, sent)
                 if ahead is not None and not is_written:
                     raise MustBlock  # the worker thread is refused, too, and looks for the reason
                 return result

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from ryecore.errors import RyeError
 from ryecore.frozen import frozen
 
-__all__ = ["Ahead", "JoiningLog", "in_tree"]
+__all__ = ["Ahead", "JoiningLog", "tree_query"]
 
 # ruff: noqa: S608 - what is spliced into statements is this package's own constants
 
@@ -50,7 +50,7 @@ class JoiningLog(Protocol):
         ...
 
 
-def in_tree(
+def tree_query(
     function: str, values: Sequence[Any], ahead: Ahead | None, lock: Sequence[Any]
 ) -> tuple[str, Sequence[Any]]:
     """Return the query that calls a stored function after what goes ahead of it, and its values.

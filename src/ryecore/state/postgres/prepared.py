@@ -22,7 +22,7 @@ from psycopg import errors
 
 from ryecore.policy.cancelling import run_to_end
 from ryecore.state.postgres.dialect import in_postgres
-from ryecore.state.postgres.workers import CANCELLERS, GRACE_S, MustBlock, is_to_be_delivered
+from ryecore.state.postgres.workers import CANCELLERS, GRACE_S, MustBlock, defer_cancellation
 
 __all__ = ["PreparedRows", "PreparedStatements"]
 
@@ -115,7 +115,7 @@ class PreparedStatements:
         except anyio.get_cancelled_exc_class() as problem:
             was_cancelled = await self._finish(results)
             is_done = bool(results) and _outcome_of(results).status in _DONE
-            if not is_to_be_delivered(problem) or (was_cancelled and not is_done):
+            if not defer_cancellation(problem) or (was_cancelled and not is_done):
                 raise
         if not results:
             raise psycopg.OperationalError("the connection is lost")
@@ -151,7 +151,7 @@ class PreparedStatements:
             except BaseException as problem:
                 results.clear()  # what came before the commit may have been undone
                 is_ended = was_cancelled and isinstance(problem, psycopg.Error)
-                if not is_ended:  # as the connection is where nobody answered
+                if not is_ended:  # `cancel` ends the connection where the server doesn't answer
                     raise
 
         with suppress(anyio.get_cancelled_exc_class()):  # once more
@@ -249,7 +249,7 @@ def _set(ready: "asyncio.Future[None]") -> None:
 
 
 def _outcome_of(results: Sequence[psycopg.pq.abc.PGresult]) -> psycopg.pq.abc.PGresult:
-    """Return what a statement has come to: its failure, if any, which may be that of its commit."""
+    """Return a statement's result: its failure, if any, which may be that of its commit."""
     return next((one for one in results if one.status not in _DONE), results[0])
 
 

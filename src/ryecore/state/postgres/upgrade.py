@@ -66,7 +66,7 @@ class LockingConnection:
         state: What it does, such as `idle in transaction`.
         transaction_s: The age of its transaction in seconds.
         query: Its current or last statement, cut.
-        tables: The tables that it has locked; empty where it is the lock of writers.
+        tables: The tables that it has locked; empty where it holds the lock of writers.
     """
 
     pid: int
@@ -81,8 +81,8 @@ class LockingConnection:
         does = f", {self.state}" if self.state else ""
         since = f" for {self.transaction_s:.0f} s" if does and self.transaction_s else ""
         query = f", last statement: {self.query}" if self.query else ""
-        locked = self.tables or "what writers lock"
-        return f"connection {self.pid} ({self.command}{does}{since}{query}) keeps {locked} locked"
+        locks = f"a lock on {self.tables}" if self.tables else "the lock of writers"
+        return f"connection {self.pid} ({self.command}{does}{since}{query}) holds {locks}"
 
 
 def version_of(session: Session, address: PostgresAddress) -> int:

@@ -30,9 +30,9 @@ __all__ = [
     "WorkerCall",
     "await_or_work",
     "current_call",
+    "defer_cancellation",
     "in_worker",
     "in_workers",
-    "is_to_be_delivered",
 ]
 
 T = TypeVar("T")
@@ -140,11 +140,12 @@ class WorkerCall(Generic[T]):
                     self._connection.cancel()
 
 
-def is_to_be_delivered(problem: BaseException) -> bool:
-    """Return whether a cancellation is raised again, so that what was finished has its result.
+def defer_cancellation(problem: BaseException) -> bool:
+    """Have a cancellation raised later, and return whether it will be.
 
-    That of a scope is, where this task waits next. One of asyncio's `Task.cancel()` is raised once,
-    unless it is held back: see `held_cancellation`.
+    Then the operation that was finished may return its result. The cancellation of a scope is
+    raised again where this task waits next; that of asyncio's `Task.cancel()` is raised once, and
+    later only within `held_cancellation`.
     """
     if anyio.current_effective_deadline() == float("-inf"):
         return True
@@ -181,7 +182,7 @@ class _StatementWorkers(Workers):
                 await run_to_end(partial(CANCELLERS.run, call.stop))
             if (
                 not call.has_ended
-                or not is_to_be_delivered(problem)
+                or not defer_cancellation(problem)
                 or (call.was_cancelled and call.failure is not None)
             ):
                 raise
