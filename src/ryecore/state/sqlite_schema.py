@@ -1,4 +1,4 @@
-"""The schema of a SQLite file: made at once where the file is new, else upgraded step by step.
+"""The schema of a SQLite file, made in a new file or upgraded in one that is there.
 
 Source: decision 38.
 """
@@ -16,8 +16,8 @@ _SCHEMA: Final = (
     "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
     " ORDER BY rowid"
 )
-_made: Final[dict[tuple[tuple[str, ...], ...], tuple[str, ...]]] = {}
-"""The statements that make what migrations lead to, of those that this process has run whole.
+_MADE: Final[dict[tuple[tuple[str, ...], ...], tuple[str, ...]]] = {}
+"""For migrations that this process has run on a new file: the statements that make the result.
 
 They take a quarter of the time: migrations change tables one column after another.
 """
@@ -26,28 +26,21 @@ They take a quarter of the time: migrations change tables one column after anoth
 def upgrade(connection: sqlite3.Connection, migrations: Sequence[Migration], version: int) -> None:
     """Upgrade a file from a version, which is 0 for a new one, to that of the last migration.
 
-    Each migration is a transaction of its own. Migrations change the schema alone, no rows of a new
-    file.
+    All is one transaction, so a new file's first pages are written once. On a new file, migrations
+    may change only the schema.
     """
     key = tuple(map(tuple, migrations))
-    made = None if version else _made.get(key)
-    if made is not None:
-        _run(connection, made, len(migrations))
-        return
-    for number, statements in enumerate(migrations[version:], version + 1):
-        _run(connection, statements, number)
-    if not version:
-        _made[key] = tuple(sql for (sql,) in connection.execute(_SCHEMA))
-
-
-def _run(connection: sqlite3.Connection, statements: Migration, version: int) -> None:
+    made = None if version else _MADE.get(key)
+    each = (one for statements in migrations[version:] for one in statements)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for statement in statements:
+        for statement in each if made is None else made:
             connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {version}")
+        connection.execute(f"PRAGMA user_version = {len(migrations)}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    if not version and made is None:
+        _MADE[key] = tuple(sql for (sql,) in connection.execute(_SCHEMA))

@@ -43,3 +43,15 @@ def test_a_new_file_is_the_same_however_it_is_made(
     by_steps, first, following = found
     assert first == by_steps
     assert following == by_steps
+
+
+def test_a_failed_upgrade_changes_nothing(tmp_path: Path) -> None:
+    migrations = [
+        ["CREATE TABLE a (x)"],
+        ["ALTER TABLE a ADD COLUMN y", "ALTER TABLE b RENAME TO c"],
+    ]
+    with closing(sqlite3.connect(tmp_path / "a", isolation_level=None)) as opened:
+        before = content(opened)
+        with pytest.raises(sqlite3.OperationalError, match="no such table: b"):
+            upgrade(opened, migrations, 0)
+        assert content(opened) == before
