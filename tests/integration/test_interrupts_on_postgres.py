@@ -5,18 +5,20 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from ryecore.errors import StateUnreachable
 from ryecore.policy.budget import Amount
 from ryecore.runs import lifecycle
-from ryecore.state.postgres import session
+from ryecore.state.postgres import pool, session
 from ryecore.state.store import ThreadStore
 from tests.cancelling import cancelled_at
-from tests.postgres import cutting, needs_server, own_schema
+from tests.postgres import cutting, losing_answers, needs_server, own_schema
 from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
 
@@ -258,6 +260,46 @@ async def test_a_run_that_is_registered_or_begun_for_a_cancelled_caller_is_ended
         assert await rye.threads.list() == ()
         ended = {one.status for one in await rye.threads.list(all=True)}
         assert ended == {"completed", "cancelled"}
+
+
+@pytest.mark.parametrize(("table", "key"), [("threads", None), ("accounts", "once")])
+async def test_a_run_is_ended_where_the_answer_that_it_is_registered_or_begun_was_lost(
+    workspace: Workspace,
+    state: str,
+    server: Server,
+    table: str,
+    key: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool, "_MAX_OUTAGE_S", 0.1)
+    planned = PlannedWorkspace(workspace)
+    planned.write("work", ["mark", {"text": "once"}])
+    folder = state.partition("host=")[2].partition("&")[0]
+    with losing_answers(Path(folder), tmp_path / "between") as lose:
+        through = state.replace(folder, str(tmp_path / "between"))
+        async with planned.open(state=through) as rye:
+            work = partial(rye.execute, "directive:acme/work", thread="fork")
+            assert (await work()).status == "success"
+
+            async def fail() -> None:
+                with pytest.raises(StateUnreachable):
+                    await work(idempotency_key=key)
+
+            async with (
+                anyio.create_task_group() as group,
+                server.locking(f"LOCK TABLE {table} IN EXCLUSIVE MODE"),
+            ):
+                group.start_soon(fail)
+                await server.until(is_waiting=True)
+                lose(True)
+            lose(False)
+    async with planned.open(state=state) as rye:
+        assert await rye.threads.list() == ()
+        ended = {one.status for one in await rye.threads.list(all=True)}
+        assert ended == {"completed", "error"}
+        again = await rye.execute("directive:acme/work", thread="fork", idempotency_key=key)
+        assert again.status == "success"
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -131,10 +131,18 @@ class RunLifecycle(RunKind[EndingT, ResultT]):
                 spawns=self._spawns,
                 recent=self._host.recent_ids,
                 labels=self._ctx.labels,
+                on_unreachable=self._end_if_registered,
             )
         self.run_id = record.thread_id
         held.deliver()
         return record
+
+    def _end_if_registered(self, run_id: str, error: StateUnreachable) -> None:
+        """Have the run ended that this process may have registered, once its row can be read."""
+        self.run_id = run_id  # which the result names
+        status, result = self._failure_result(error)
+        self.run_id = ""
+        self._host.supervisor.defer(run_id, None, status, result)
 
     async def _open_account(self) -> None:
         """Open the account of a root or a child, or take over that of the earlier run."""
@@ -368,15 +376,16 @@ class RunLifecycle(RunKind[EndingT, ResultT]):
                 await self._log_failure(error, cost or Cost())
                 await log.write_ahead()  # the row names its checkpoint
                 head, is_closed = log.position, True
-        fence = self._fence or 0
+        fence = self._fence
         try:
             if unwritten is not None:
                 await unwritten.write(store.ledger)
-            await store.settle(run_id, status, result, fence, head=head, snapshot=cost)
+            await store.settle(run_id, status, result, fence or 0, head=head, snapshot=cost)
             if is_closed:
                 await store.end_file(await store.registry.get_thread(run_id))
-        except ThreadConflict:
-            pass  # it has ended otherwise
+        except ThreadConflict:  # it has ended otherwise
+            if fence is None:  # or it was claimed, and the answer was lost
+                host.supervisor.defer(run_id, None, status, result)
         except StateError:
             host.supervisor.defer(run_id, fence, status, result, unwritten, is_closed=is_closed)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from attrs import evolve, field
 
 from ryecore.convert.lines import check_mapping
-from ryecore.errors import AlreadyStarted, InputError, ThreadConflict
+from ryecore.errors import AlreadyStarted, InputError, StateUnreachable, ThreadConflict
 from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.policy.limits import Limits, read_limits
@@ -236,13 +236,15 @@ async def register_run(
     recent: "MutableMapping[str, str] | None" = None,
     labels: Mapping[str, str] | None = None,
     also: Callable[["ThreadRecord"], Coroutine[Any, Any, None]] | None = None,
+    on_unreachable: Callable[[str, StateUnreachable], None] | None = None,
 ) -> "ThreadRecord":
     """Register a thread, or the run of a graph.
 
     Its id is `ITEM/LEAF-EPOCH`, with a suffix where that is taken. `spawns` is the parent's limit,
     which the run is counted against; None where it was counted before. `recent` has the last id
     without a suffix that this process has tried, by item. `also` writes more with the run's row, in
-    the same transaction.
+    the same transaction. `on_unreachable` is told the id of a run that may have been registered,
+    as the server's answer was lost.
 
     Source: docs/design/threads.md#thread-ids; decision 36.
     """
@@ -263,6 +265,14 @@ async def register_run(
         return record
 
     async def register(run_id: str) -> "ThreadRecord":
+        try:
+            return await register_once(run_id)
+        except StateUnreachable as problem:
+            if on_unreachable is not None:
+                on_unreachable(run_id, problem)
+            raise
+
+    async def register_once(run_id: str) -> "ThreadRecord":
         # A transaction for each id: where one is taken, what was counted before is undone with it.
         if also is None:
             return await write(run_id)

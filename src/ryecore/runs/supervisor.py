@@ -13,8 +13,9 @@ from typing import Final, Protocol, TypeVar
 import anyio
 
 from ryecore.agent.settlements import Unwritten
-from ryecore.errors import RyeError, StateError, ThreadConflict
+from ryecore.errors import RyeError, StateError, ThreadConflict, ThreadNotFound
 from ryecore.frozen import frozen
+from ryecore.lillux.processes import current_process
 from ryecore.policy import CancelToken
 from ryecore.runs.tasks import Tasks
 from ryecore.state.model import Status, ThreadRecord
@@ -53,9 +54,9 @@ class Supervised(Protocol):
 
 @frozen
 class _DeferredEnd:
-    """The end of a run that could not be written yet."""
+    """The end of a run that could not be written yet; see `Supervisor.defer`."""
 
-    fence: int
+    fence: int | None
     status: Status
     result: object
     unwritten: Unwritten | None
@@ -102,7 +103,7 @@ class Supervisor:
     def defer(
         self,
         thread_id: str,
-        fence: int,
+        fence: int | None,
         status: Status,
         result: object,
         unwritten: Unwritten | None = None,
@@ -110,6 +111,9 @@ class Supervisor:
         is_closed: bool = False,
     ) -> None:
         """Write the end of a run as soon as possible. No other process may while this one lives.
+
+        Without a fence, the server's answer was lost as the run was registered or claimed, and
+        nothing of it ran: it is ended if it is a run of this process.
 
         The unwritten costs come first, because the end charges every open hold in full. A
         transcript that isn't closed is closed then, with a record of each request that cost more
@@ -121,18 +125,27 @@ class Supervisor:
         """Try to write the ends that were deferred."""
         for thread_id, end in tuple(self._deferred.items()):
             try:
-                store, unwritten = self._store(), end.unwritten
-                if unwritten is not None:
-                    await unwritten.write(store.ledger)
-                snapshot = None if unwritten is None else unwritten.cost
-                await store.settle(thread_id, end.status, end.result, end.fence, snapshot=snapshot)
-                overspent = () if unwritten is None or end.is_closed else unwritten.overspent
-                await store.close_files(thread_id, overspent)
-            except ThreadConflict:
-                pass  # another process has ended it
+                await self._write_end(thread_id, end)
+            except (ThreadConflict, ThreadNotFound):
+                pass  # another process has ended it, or it was never registered
             except StateError:
                 continue
             self._deferred.pop(thread_id, None)
+
+    async def _write_end(self, thread_id: str, end: _DeferredEnd) -> None:
+        store, unwritten, fence = self._store(), end.unwritten, end.fence
+        if fence is None:
+            row = await store.registry.get_thread(thread_id)
+            if row.owner != current_process():
+                return
+            fence = row.fence
+            await store.free_start_key(thread_id)
+        if unwritten is not None:
+            await unwritten.write(store.ledger)
+        snapshot = None if unwritten is None else unwritten.cost
+        await store.settle(thread_id, end.status, end.result, fence, snapshot=snapshot)
+        overspent = () if unwritten is None or end.is_closed else unwritten.overspent
+        await store.close_files(thread_id, overspent)
 
     def remove(self, thread_id: str) -> None:
         """Stop supervising a run."""
