@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from ryecore.errors import BudgetError, StateError, ThreadConflict
+from ryecore.errors import BudgetError, StateError, StateUnreachable, ThreadConflict
 from ryecore.items.signature import utc_now
 from ryecore.policy.budget import Amount, Settlement
 from ryecore.state.model import Cost
@@ -222,6 +222,24 @@ async def test_what_the_server_refuses_to_commit_is_an_error(
     await log.commit()
     assert (await store.ledger.account("a")).held == Amount(0, 0)
     assert [one.payload["n"] async for one in store.records.read("a")] == [0]
+
+
+async def test_a_statement_that_takes_longer_than_the_server_allows_is_undone(
+    workspace: Workspace, state: str, other: Any
+) -> None:
+    address = f"{state}&options=-c%20statement_timeout%3D200"
+    store = ThreadStore.open(workspace.path(""), workspace.path("", "user"), state=address)
+    await run_to_end(store, "before")
+    log = await begun(store, "a")
+    with other.transaction():
+        other.execute("UPDATE accounts SET spend_own = spend_own")
+        with pytest.raises(StateUnreachable, match="Another process may write"):
+            await store.ledger.hold("a", 1, 1, HELD)
+    await store.ledger.hold("a", 1, 1, HELD)
+    await log.commit()
+    assert (await store.ledger.account("a")).held == HELD
+    assert [one.payload["n"] async for one in store.records.read("a")] == [0]
+    store.close()
 
 
 async def test_more_threads_than_connections_wait_for_each_other(

@@ -5,11 +5,17 @@ Source: docs/design/queues.md.
 
 import re
 from typing import Final, Self
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 from ryecore.errors import RyeError
 from ryecore.frozen import frozen
-from ryecore.state.postgres.address import PASSWORD_OPTIONS, PostgresAddress, join_url
+from ryecore.state.postgres.address import (
+    PASSWORD_OPTIONS,
+    PostgresAddress,
+    join_url,
+    read_options,
+    write_options,
+)
 
 __all__ = ["DEFAULT_QUEUE", "RAY_QUEUE", "QueueAddress", "is_queue_name"]
 
@@ -50,7 +56,7 @@ class QueueAddress:
         try:
             parts = urlsplit(value)
             state = PostgresAddress.parse(value)
-            options = parse_qsl(parts.query, keep_blank_values=True)
+            options = read_options(parts.query)
         except (RyeError, ValueError):
             raise ValueError(
                 "must be the address of a state, such as postgresql://db.example/rye?queue=batch"
@@ -62,7 +68,7 @@ class QueueAddress:
         name = dict(options).get("queue", DEFAULT_QUEUE)
         if not is_queue_name(name):
             raise ValueError("has a queue whose name isn't of letters, digits, _ and -")
-        query = urlencode([one for one in options if one[0] != "queue"])
+        query = write_options([one for one in options if one[0] != "queue"])
         plain = join_url(parts.scheme, parts.netloc, parts.path, query)
         return cls(PostgresAddress.parse(plain) if query != parts.query else state, name)
 

@@ -31,3 +31,12 @@ def test_an_address_without_a_host_keeps_its_slashes_for_the_driver(url: str) ->
     queue = QueueAddress.parse(f"{url}{'&' if '?' in url else '?'}queue=batch")
     assert queue.state.url.startswith("postgresql:///rye")
     assert queue.name == "batch"
+
+
+def test_an_option_is_for_the_driver_what_it_is_for_libpq() -> None:
+    conninfo = pytest.importorskip("psycopg.conninfo", reason="needs the extra postgres")
+    url = "postgresql:///rye?options=-c%20statement_timeout%3D9s&application_name=a%2Bb+c"
+    for address in (PostgresAddress.parse(url), QueueAddress.parse(f"{url}&queue=q").state):
+        read = conninfo.conninfo_to_dict(PostgresAddress.parse(address.without_password).url)
+        assert read["options"] == "-c statement_timeout=9s"
+        assert read["application_name"] == "a+b+c"

@@ -4,15 +4,23 @@ Source: docs/how-to/share-state-on-postgresql.md.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final, Self
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from attrs import field
 
 from ryecore.errors import ConfigError
 from ryecore.frozen import frozen
 
-__all__ = ["PASSWORD_OPTIONS", "PostgresAddress", "address_refused", "join_url"]
+__all__ = [
+    "PASSWORD_OPTIONS",
+    "PostgresAddress",
+    "address_refused",
+    "join_url",
+    "read_options",
+    "write_options",
+]
 
 _SCHEMES: Final = ("postgresql", "postgres")
 _SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")  # pg_ is the server's own
@@ -41,7 +49,7 @@ class PostgresAddress:
     def place(self) -> tuple[object, ...]:
         """What is the same of all addresses of one schema, whoever uses it and however."""
         parts = urlsplit(self.url)
-        host = parts.hostname or dict(parse_qsl(parts.query)).get("host", "")
+        host = parts.hostname or dict(read_options(parts.query)).get("host", "")
         return (host, parts.port or _PORT, parts.path, self.schema)
 
     @property
@@ -50,8 +58,8 @@ class PostgresAddress:
         parts = urlsplit(self.url)
         user, _, host = parts.netloc.rpartition("@")
         netloc = f"{user.partition(':')[0]}@{host}" if user else host
-        kept = [one for one in parse_qsl(parts.query) if one[0] not in PASSWORD_OPTIONS]
-        query = urlencode([*kept, ("schema", self.schema)])
+        kept = [one for one in read_options(parts.query) if one[0] not in PASSWORD_OPTIONS]
+        query = write_options([*kept, ("schema", self.schema)])
         return join_url(parts.scheme, netloc, parts.path, query)
 
     @classmethod
@@ -64,7 +72,7 @@ class PostgresAddress:
         try:
             parts = urlsplit(url)
             host, port, user = parts.hostname or "", parts.port, parts.username
-            options = parse_qsl(parts.query, keep_blank_values=True)
+            options = read_options(parts.query)
         except ValueError:
             raise address_refused("it isn't a URL") from None
         if parts.scheme not in _SCHEMES:
@@ -72,11 +80,22 @@ class PostgresAddress:
         schema = dict(options).get("schema", _DEFAULT_SCHEMA)
         if not _SCHEMA.fullmatch(schema):
             raise address_refused(f"{schema!r} can't be the name of a schema")
-        query = urlencode([one for one in options if one[0] != "schema"])
+        query = write_options([one for one in options if one[0] != "schema"])
         where = f"{user}@{host}" if user else host
         shown = f"postgresql://{where}{f':{port}' if port else ''}{parts.path} (schema {schema})"
         plain = join_url(parts.scheme, parts.netloc, parts.path, query)
         return cls(plain, schema, shown)
+
+
+def read_options(query: str) -> list[tuple[str, str]]:
+    """Return the options behind the `?`, as libpq reads them: a plus sign is one, not a space."""
+    pairs = (one.partition("=") for one in query.split("&") if one)
+    return [(unquote(name), unquote(value)) for name, _, value in pairs]
+
+
+def write_options(options: Iterable[tuple[str, str]]) -> str:
+    """Return options for behind the `?`, as libpq reads them."""
+    return urlencode([*options], quote_via=quote, safe="")
 
 
 def join_url(scheme: str, netloc: str, path: str, query: str) -> str:

@@ -31,6 +31,10 @@ def failure_of(shown: str, done: str, problem: psycopg.Error) -> RyeError:
         return InputError(failed, next_step="Leave out what no text in PostgreSQL may hold.")
     if isinstance(problem, errors.LockNotAvailable):
         return StateError(failed, next_step="Another process writes for too long: try again.")
+    if isinstance(problem, errors.QueryCanceled):
+        return StateUnreachable(
+            failed, next_step="Another process may write for too long: try again."
+        )
     if isinstance(problem, errors.InsufficientPrivilege):
         return StateError(
             failed, next_step="Let the user create a schema, or make one that the user owns."
