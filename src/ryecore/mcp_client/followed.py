@@ -6,7 +6,7 @@ Source: ADR 056.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -67,7 +67,7 @@ class FollowedTask:
         task_id: The server's id of it.
         output_schema: The schema of what its tool returns; None where it declares none.
         state: The task, as the server described it last.
-        kept: Its file; None where there is none.
+        kept: Its file; None where it ends with this process.
         began: When it began, by the event loop's clock.
         timeout_s: The seconds within which it has to end; None for no bound.
         answers: The answers to what it asks.
@@ -77,7 +77,7 @@ class FollowedTask:
     """
 
     task_id: str
-    output_schema: Any
+    output_schema: Mapping[str, Any] | None
     state: Any
     kept: "KeptTask | None"
     timeout_s: float | None

@@ -236,14 +236,14 @@ async def _readable(descriptor: int) -> None:
         await anyio.wait_readable(descriptor)
         return
     ready = loop.create_future()
-    loop.add_reader(descriptor, _set, ready)
+    loop.add_reader(descriptor, _resolve, ready)
     try:
         await ready
     finally:
         loop.remove_reader(descriptor)
 
 
-def _set(ready: "asyncio.Future[None]") -> None:
+def _resolve(ready: "asyncio.Future[None]") -> None:
     if not ready.done():
         ready.set_result(None)
 

@@ -1,10 +1,10 @@
 """The upgrade of a schema on a server, beside processes that use it.
 
-Whoever reads several tables in one transaction locks them one after the other, as an upgrade does,
-and in another order they would wait for each other. So an upgrade waits for a table only shorter
-than the server waits before it looks for such circles: then it gives back all that it has locked,
-and begins anew, in the other order. It locks all its tables at its beginning, so that a reader that
-never pauses seldom comes between them.
+A transaction that reads several tables locks them one after the other, as an upgrade does. In
+different orders the two would deadlock. So an upgrade waits for its locks for less time than the
+server waits before it looks for deadlocks; then it releases them all and tries again, in the other
+order. It locks all its tables before it changes any, so that a reader that never pauses seldom comes
+between two of them.
 
 Source: docs/how-to/share-state-on-postgresql.md; ADR 039.
 """
@@ -31,12 +31,15 @@ UPGRADE_WAIT_S: Final = 30.0
 """The longest that an upgrade tries to lock what it changes, in seconds."""
 
 _TABLE_WAIT_MS: Final = 200
-"""The longest wait for a table; the server looks for circles after a second, unless configured."""
+"""The longest wait for a table; the server looks for deadlocks after a second by default."""
 
 _SHORTEST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 _MIGRATING: Final = crc32(b"ryecore migrations") & 0x7FFFFFFF
 _CHANGED: Final = re.compile(r"(?:ALTER TABLE|ON) (\w+)")
+"""The names in a migration's statements that may be those of tables which it locks: of ALTER TABLE,
+CREATE INDEX and CREATE TRIGGER."""
+
 _MAX_QUERY: Final = 200
 _HOLDERS: Final = """
     SELECT a.pid, a.usename, a.application_name, host(a.client_addr), a.state, a.query,
@@ -155,8 +158,7 @@ def _try_to_upgrade(
         if found.fetchone() is None:
             session.run(f"CREATE SCHEMA {name}")
         session.run("CREATE TABLE IF NOT EXISTS ryecore_schema (version bigint NOT NULL)")
-        # Processes of an earlier version write in other orders of tables: no two may wait in a
-        # circle.
+        # Processes of an earlier version write tables in other orders, and must not deadlock.
         session.run("SELECT pg_advisory_xact_lock(%s, %s)", lock)
         session.run(f"SET LOCAL lock_timeout = {_TABLE_WAIT_MS}")
         migrations = MIGRATIONS[version_of(session, address) :]
