@@ -3,14 +3,14 @@
 import anyio
 import trio.testing
 
-from ryecore.mcp_client.followed import Patience
+from ryecore.mcp_client.followed import ReconnectBackoff
 
 
 def test_a_server_is_tried_ever_more_rarely_and_for_two_minutes() -> None:
     async def tries() -> list[float]:
-        patience, began = Patience(), anyio.current_time()
+        backoff, began = ReconnectBackoff(), anyio.current_time()
         found = []
-        while await patience.wait():
+        while await backoff.wait():
             found.append(round(anyio.current_time() - began, 1))
         return found
 
@@ -22,12 +22,12 @@ def test_a_server_is_tried_ever_more_rarely_and_for_two_minutes() -> None:
 
 def test_only_a_session_that_lasted_begins_the_search_anew() -> None:
     async def pauses() -> list[float]:
-        patience, found = Patience(), []
+        backoff, found = ReconnectBackoff(), []
         for lasted_s in (0, 1, 11, 1):
             began = anyio.current_time()
-            assert await patience.wait()
+            assert await backoff.wait()
             found.append(round(anyio.current_time() - began, 1))
-            with patience.session():
+            with backoff.session():
                 await anyio.sleep(lasted_s)
         return found
 

@@ -3,8 +3,8 @@
 A transaction that reads several tables locks them one after the other, as an upgrade does. In
 different orders the two would deadlock. So an upgrade waits for its locks for less time than the
 server waits before it looks for deadlocks; then it releases them all and tries again, in the other
-order. It locks all its tables before it changes any, so that a reader that never pauses seldom comes
-between two of them.
+order. It locks all its tables before it changes any, so that a reader that never pauses seldom
+comes between two of them.
 
 Source: docs/how-to/share-state-on-postgresql.md; ADR 039.
 """
