@@ -43,4 +43,7 @@ def upgrade(connection: sqlite3.Connection, migrations: Sequence[Migration], ver
             connection.execute("ROLLBACK")
         raise
     if not version and made is None:
-        _MADE[key] = tuple(sql for (sql,) in connection.execute(_SCHEMA))
+        found = tuple(sql for (sql,) in connection.execute(_SCHEMA))
+        # A virtual table has made tables of its own, which its statement makes again.
+        if not any(sql.startswith("CREATE VIRTUAL TABLE") for sql in found):
+            _MADE[key] = found

@@ -13,18 +13,23 @@ from ryecore.state.sqlite_schema import Migration, upgrade
 
 
 def content(connection: sqlite3.Connection) -> tuple[list[object], ...]:
-    """The version, the schema, and all rows."""
+    """The version, the schema, and how many rows the tables have."""
     schema = connection.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY 1, 2")
     found = [*schema.fetchall()]
     tables = [name for kind, name, _ in found if kind == "table"]
     return (
         connection.execute("PRAGMA user_version").fetchall(),
         found,
-        [row for name in tables for row in connection.execute(f"SELECT * FROM {name}")],
+        [row for name in tables for row in connection.execute(f"SELECT count(*) FROM {name}")],
     )
 
 
-@pytest.mark.parametrize("migrations", [OF_THREADS, OF_NODES], ids=["threads", "nodes"])
+TEXTS = (("CREATE VIRTUAL TABLE texts USING fts5 (text)",), ("CREATE TABLE more (x)",))
+
+
+@pytest.mark.parametrize(
+    "migrations", [OF_THREADS, OF_NODES, TEXTS], ids=["threads", "nodes", "texts"]
+)
 def test_a_new_file_is_the_same_however_it_is_made(
     tmp_path: Path, migrations: Sequence[Migration]
 ) -> None:
