@@ -266,3 +266,18 @@ async def test_rows_are_read_though_their_table_has_got_another_column(
         other.execute(f"ALTER TABLE threads ADD COLUMN later_{number} bigint DEFAULT 7")
     lease = (await store.registry.get_thread("one")).lease_until
     assert abs(lease - time.time() - LEASE_S) < 5  # by this machine's clock
+
+
+async def test_rows_are_changed_though_their_table_has_got_another_column(
+    store: ThreadStore, other: Any
+) -> None:
+    async def stop(thread_id: str) -> None:
+        await store.registry.register(thread_id, "directive:acme/a")
+        await store.registry.request_cancel(thread_id)
+        await store.settle(thread_id, "cancelled", {}, 0)
+
+    for number in range(6):  # from its fifth use on, the driver prepares a statement
+        await stop(f"before-{number}")
+    other.execute("ALTER TABLE threads ADD COLUMN later bigint DEFAULT 7")
+    await stop("after")
+    assert (await store.registry.get_thread("after")).status == "cancelled"

@@ -115,7 +115,11 @@ class Session:
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Rows:
         """Run a statement of the store; ends of leases are stored by the server's clock."""
-        cursor = self.run(in_postgres(sql), self._stored(parameters))
+        # The server refuses a prepared one for ever once its table has another column, as after an
+        # upgrade by a newer version.
+        prepare = False if "SELECT *" in sql else None
+        values = self._stored(parameters)
+        cursor = self.connection.execute(in_postgres(sql).encode(), values or None, prepare=prepare)
         if self._pipeline is None:
             rows: Rows = cursor
             return rows
