@@ -19,7 +19,7 @@ from ryecore.display.sanitize import escape_controls
 from ryecore.errors import RyeError, ThreadConflict
 from ryecore.policy import CancelToken
 from ryecore.policy.execution import Execution
-from ryecore.runs.claimed import End, run_claimed
+from ryecore.runs.claimed import End, run_claimed, stored_result
 from ryecore.runs.request import Claimed
 from ryecore.rye import Rye
 from ryecore.state.store import ThreadStore
@@ -131,7 +131,7 @@ async def _execute(payload: Payload, threads: ThreadStore, stop: CancelToken) ->
                 payload.ctx, cancellation=stop, execution=Execution.elsewhere(payload.run_id)
             ),
         )
-    return "completed" if done.success else "error", done.to_row()
+    return "completed" if done.success else "error", stored_result(done)
 
 
 if __name__ == "__main__":

@@ -354,15 +354,6 @@ class ExecutionResult:
             result["trace"] = [dict(event) for event in self.trace]
         return result
 
-    def to_row(self) -> dict[str, object]:
-        """Return the result as its run's row stores it.
-
-        With the schema of what the tool returns, by which the data can be read after the signed
-        file has changed.
-        """
-        schema = self.chain.head.spec.output_schema if self.chain.elements else None
-        return self.to_dict() if schema is None else {**self.to_dict(), "output_schema": schema}
-
     def to_json(self, *, indent: int | None = None) -> str:
         """Return `to_dict` as a JSON document."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, default=str)

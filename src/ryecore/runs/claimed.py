@@ -1,9 +1,9 @@
-"""The work of a claimed run that has no lifecycle, a tool's: its lease, its stop and its end."""
+"""Claimed runs: the work of one without a lifecycle, a tool's, and how the row of any is ended."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 
@@ -28,7 +28,10 @@ from ryecore.state.model import Status
 from ryecore.state.owners import LEASE_S
 from ryecore.state.store import ThreadStore
 
-__all__ = ["End", "claim_to_end", "run_claimed"]
+if TYPE_CHECKING:
+    from ryecore.chain.model import ExecutionResult
+
+__all__ = ["End", "claim_to_end", "run_claimed", "stored_result"]
 
 End: TypeAlias = tuple[Status, Mapping[str, object]]
 """How a run ended, and its result."""
@@ -37,6 +40,16 @@ _NOTHING_RAN: Final = (
     AuditError, ItemError, IntegrityError, ChainError, ConfigError, InputError, SpawnFailed,
 )  # fmt: skip
 """Errors of a call before its process starts, after which its idempotency key is free again."""
+
+
+def stored_result(done: "ExecutionResult") -> dict[str, object]:
+    """Return a result as its run's row stores it.
+
+    With the schema of what the tool returns, by which the data can be read after the signed file
+    has changed.
+    """
+    schema = done.chain.head.spec.output_schema if done.chain.elements else None
+    return done.to_dict() if schema is None else {**done.to_dict(), "output_schema": schema}
 
 
 async def claim_to_end(store: ThreadStore, run_id: str, error: BaseException) -> int | None:

@@ -29,7 +29,7 @@ from ryecore.policy.budget import Account, Amount
 from ryecore.policy.cancelling import bounded_by, held_cancellation, is_cancelled, run_to_end
 from ryecore.runs.bounds import RunBounds, find_parent
 from ryecore.runs.children import stop_children, wait_for_children
-from ryecore.runs.claimed import claim_to_end
+from ryecore.runs.claimed import claim_to_end, stored_result
 from ryecore.runs.host import RunHost
 from ryecore.runs.kind import EndingT, ResultT, RunKind
 from ryecore.runs.reports import RunReports
@@ -285,7 +285,7 @@ class RunLifecycle(RunKind[EndingT, ResultT]):
         await store.settle(
             run_id,
             self._status_of(ending),
-            result.to_row(),
+            stored_result(result),
             self._fence or 0,
             head=log.position,
             snapshot=cost,

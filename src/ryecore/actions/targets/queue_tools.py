@@ -19,7 +19,7 @@ from ryecore.lillux.processes import kill_processes
 from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.context import CALL_ID, call_id_of
 from ryecore.remote.protocol.error_documents import write_error
-from ryecore.runs.claimed import End, run_claimed
+from ryecore.runs.claimed import End, run_claimed, stored_result
 from ryecore.runs.request import Claimed, RunRequest
 from ryecore.state.model import Status
 from ryecore.state.store import ThreadStore
@@ -91,7 +91,7 @@ class QueueTools:
                     await kill_call(ctx.call_id, request.ref, request.inputs)
             raise
         unknown = {"effect_unknown": True} if done.effect_unknown else {}
-        return "completed" if done.success else "error", {**done.to_row(), **unknown}
+        return "completed" if done.success else "error", {**stored_result(done), **unknown}
 
 
 async def kill_call(call_id: str | None, ref: ItemRef, parameters: Mapping[str, object]) -> None:
