@@ -90,6 +90,7 @@ _MAX_UNREQUESTED: Final = 10_000
 _MAX_OUTPUT_CHARS: Final = 4096
 _MAX_LINES: Final = 20
 _MIN_SECRET: Final = 6
+_HIDDEN: Final = "***"
 _AT_FAULT_STEP: Final = "Update the server, or tell whoever maintains it."
 
 
@@ -98,11 +99,12 @@ class Output:
 
     Args:
         peer: The server.
+        begun: What came before, if it may be the beginning of a secret.
     """
 
-    def __init__(self, peer: "Peer") -> None:
+    def __init__(self, peer: "Peer", begun: str = "") -> None:
         self._peer = peer
-        self._text = ""
+        self._text = begun
 
     def add(self, text: str) -> None:
         """Add what came last."""
@@ -112,7 +114,16 @@ class Output:
     def last_lines(self, most: int = _MAX_LINES) -> str:
         """Return the last lines so far, harmless for a terminal."""
         self._peer.drain()
-        return escape_controls("\n".join(self._text.strip().splitlines()[-most:]), keep="\n\t")
+        text, begun = self._text, self.begun_secret
+        if len(begun) >= _MIN_SECRET:
+            text = text.removesuffix(begun) + _HIDDEN
+        return escape_controls("\n".join(text.strip().splitlines()[-most:]), keep="\n\t")
+
+    @property
+    def begun_secret(self) -> str:
+        """The end so far that may be the beginning of a secret, whose rest may follow."""
+        ends = (_end_in(self._text, one) for one in self._peer.written_secrets())
+        return max(ends, key=len, default="")
 
     def clear(self) -> None:
         """Forget it."""
@@ -163,7 +174,7 @@ class Peer:
     def collecting(self) -> Iterator[Output]:
         """Collect what it writes beside the protocol while the block runs."""
         self.drain()
-        output = Output(self)
+        output = Output(self, self._outputs[0].begun_secret)
         self._outputs.append(output)
         try:
             yield output
@@ -209,7 +220,17 @@ class Peer:
 
     def without_secrets(self, text: str) -> str:
         """Return a text without the secrets, whether they stand there as such or as JSON."""
-        for secret in sorted(self.secrets, key=len, reverse=True):
-            if len(secret) >= _MIN_SECRET:
-                text = text.replace(secret, "***").replace(json.dumps(secret)[1:-1], "***")
+        for written in self.written_secrets():
+            text = text.replace(written, _HIDDEN)
         return text
+
+    def written_secrets(self) -> list[str]:
+        """Return the secrets as a text may have them, the longest first."""
+        secrets = [one for one in self.secrets if len(one) >= _MIN_SECRET]
+        return sorted({*secrets, *(json.dumps(one)[1:-1] for one in secrets)}, key=len)[::-1]
+
+
+def _end_in(text: str, secret: str) -> str:
+    """Return the longest end of a text that a secret begins with, and that isn't all of it."""
+    lengths = range(min(len(secret) - 1, len(text)), 0, -1)
+    return next((secret[:one] for one in lengths if text.endswith(secret[:one])), "")

@@ -19,6 +19,18 @@ def test_no_part_of_a_secret_is_told_wherever_it_was_cut(after: int):
     assert len(told) < 4200
 
 
+@pytest.mark.parametrize("cut", range(1, len(SECRET)))
+def test_no_part_of_a_secret_is_told_that_is_cut_where_a_call_begins_or_fails(cut: int):
+    peer = Peer("test", {SECRET})
+    peer.add_output("before\n" + SECRET[:cut])
+    with peer.collecting() as output:
+        peer.add_output(SECRET[cut:] + " begin " + SECRET[:cut])
+        told = output.last_lines()
+    assert told.startswith("*** begin ")
+    assert "unter2" not in told
+    assert cut < 6 or told == "*** begin ***"
+
+
 @pytest.mark.parametrize("text", ["x", "\x1b[2J", "a\n"])
 def test_a_long_error_of_a_server_is_cut_and_says_so(text: str):
     problem = f"doesn't list its tools: {text * (MAX_MESSAGE_BYTES // len(text))}"
