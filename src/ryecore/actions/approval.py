@@ -1,16 +1,14 @@
-"""The checks of a caller's capabilities, and the approvals by the host."""
+"""The approvals by the host, and the spaces that may be changed."""
 
 from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
 from ryecore.errors import InputError, NotApproved
-from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Space, Spaces
-from ryecore.policy import CallContext, allows, capability_of
-from ryecore.policy.permissions import Action, ApprovalRequest, Approve, FileState, FileToApprove
+from ryecore.policy.permissions import ApprovalRequest, Approve, FileState, FileToApprove
 
-__all__ = ["ask", "check_capability", "file_to_approve", "own_space"]
+__all__ = ["ask", "file_to_approve", "own_space"]
 
 _PREVIEW_LINES: Final = 40
 _PREVIEW_CHARACTERS: Final = 4000
@@ -63,19 +61,6 @@ def file_to_approve(
         len(lines) - shown,
         len(whole) - len(preview),
     )
-
-
-def check_capability(action: Action, ref: ItemRef, ctx: CallContext) -> None:
-    """Check a caller's capability for an action on an item; the host's own calls have every one."""
-    if ctx.capabilities is None:
-        return
-    needed = capability_of(action, ref.kind, ref.id)
-    if not allows(ctx.capabilities, needed):
-        raise InputError(
-            f"The caller lacks the capability {needed}.",
-            next_step="Grant it, or call something else.",
-            capability=needed,
-        )
 
 
 def own_space(spaces: Spaces, name: str, done: str) -> Space:

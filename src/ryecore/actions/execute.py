@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
-from ryecore.actions.approval import check_capability
 from ryecore.actions.request import ExecuteRequest, check_cell, check_modes
 from ryecore.caches import BoundedDict
 from ryecore.chain.executor import PrimitiveExecutor
@@ -29,6 +28,7 @@ from ryecore.items.spaces import Spaces, named
 from ryecore.lillux.event_loop import need_loop
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.policy import CallContext
+from ryecore.policy.permissions import check_capability
 
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
@@ -97,7 +97,7 @@ class ExecuteAction:
                 ctx.execution.ref = str(ref)
             check_cell(ref.kind, request.target, request.thread, async_=request.async_)
             _check_options(ref.kind, request)
-            check_capability("execute", ref, ctx)
+            check_capability("execute", ref, ctx.capabilities)
             parameters = check_mapping(request.parameters)
             limits = _limits_of(request)
             _check_key(request)
@@ -301,7 +301,7 @@ class ExecuteAction:
                 ctx.execution.ref = str(ref)
             check_modes(request)
             check_cell(ref.kind, request.target, request.thread, async_=False)
-            check_capability("execute", ref, ctx)
+            check_capability("execute", ref, ctx.capabilities)
             return await self._threads().start(_run_request(ref, request, ctx), ctx)
         except RyeError as error:
             error.during(str(item))
@@ -357,7 +357,7 @@ class ExecuteAction:
         try:
             ref = self._find_ref(item)
             check_cell(ref.kind, "local", "inline", async_=False)
-            check_capability("execute", ref, ctx)
+            check_capability("execute", ref, ctx.capabilities)
         except RyeError as error:
             error.during(str(item))
             raise

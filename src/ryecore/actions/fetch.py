@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from attrs import evolve
 
-from ryecore.actions.approval import ask, check_capability, file_to_approve
+from ryecore.actions.approval import ask, file_to_approve
 from ryecore.display.text import Rendered, StyledText, status_mark
 from ryecore.errors import (
     AmbiguousItem,
@@ -29,7 +29,7 @@ from ryecore.items.verification import MAX_SIDECAR_BYTES, VerifiedItem
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.event_loop import run_in_thread
 from ryecore.policy import CallContext, allows, capability_of
-from ryecore.policy.permissions import ApprovalRequest, Approve
+from ryecore.policy.permissions import ApprovalRequest, Approve, check_capability
 from ryecore.state.exports import AttestedExport, ExportVerifier
 
 __all__ = ["CopiedItem", "FetchAction", "FetchedItem"]
@@ -179,7 +179,7 @@ class FetchAction:
         try:
             ref = item if isinstance(item, ItemRef) else self._parse(item, ctx)
             _check_options(source, destination)
-            check_capability("fetch", ref, ctx)
+            check_capability("fetch", ref, ctx.capabilities)
             found = await run_in_thread(self._fetch, ref, source)
             if destination is None:
                 return found

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 from attrs import evolve
 
-from ryecore.actions.approval import check_capability
 from ryecore.actions.reports import check_page
 from ryecore.convert.lines import check_mapping
 from ryecore.errors import InputError, InvalidItemId, RyeError
@@ -14,6 +13,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces, named
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
+from ryecore.policy.permissions import check_capability
 from ryecore.runs.request import (
     GraphOptions,
     ResumeOptions,
@@ -355,7 +355,7 @@ class Graphs:
 
         async def resume() -> T:
             ref, found = await self._find(run_id)
-            check_capability("execute", ref, ctx)
+            check_capability("execute", ref, ctx.capabilities)
             graph = GraphOptions(resumes=evolve(resumes, run_id=found))
             return await serve()(RunRequest(ref, limits=parse_limits(limits), graph=graph), ctx)
 
@@ -461,7 +461,7 @@ class Graphs:
         found = ref if isinstance(ref, ItemRef) else self._named(ref)
         if found.kind != "tool":
             raise InputError(f"{found} is not a graph.", next_step="A graph is a tool: name it so.")
-        check_capability("execute", found, ctx)
+        check_capability("execute", found, ctx.capabilities)
         return found
 
     def _named(self, text: str) -> ItemRef:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from attrs import evolve
 
-from ryecore.actions.approval import ask, check_capability, file_to_approve, own_space
+from ryecore.actions.approval import ask, file_to_approve, own_space
 from ryecore.chain.builder import RUNTIMES_FOLDER
 from ryecore.display.text import Rendered, StyledText, counted, status_mark
 from ryecore.errors import (
@@ -31,7 +31,7 @@ from ryecore.items.verification import MAX_ITEM_BYTES, Verifier
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.event_loop import run_in_thread
 from ryecore.policy import CallContext
-from ryecore.policy.permissions import ApprovalRequest, Approve, FileToApprove
+from ryecore.policy.permissions import ApprovalRequest, Approve, FileToApprove, check_capability
 
 __all__ = ["SignAction", "SignReport"]
 
@@ -170,7 +170,7 @@ class SignAction:
         self._keys.load()  # without a key there is nothing to approve
         for kind, _, relative in files:
             check_name(kind, relative)
-            check_capability("sign", ItemRef.of_file(kind, relative), ctx)
+            check_capability("sign", ItemRef.of_file(kind, relative), ctx.capabilities)
         candidates = await run_in_thread(self._candidates, files, place)
         alone = [
             (candidate,) for candidate in candidates if candidate.item_id.startswith("config:")

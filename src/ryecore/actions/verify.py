@@ -6,7 +6,7 @@ Exports of threads are records: each is proved by its record's signature, and re
 import os
 from pathlib import Path
 
-from ryecore.actions.approval import check_capability, own_space
+from ryecore.actions.approval import own_space
 from ryecore.display.text import Rendered, StyledText, status_mark
 from ryecore.errors import RyeError, UnsignedItem
 from ryecore.frozen import frozen
@@ -17,6 +17,7 @@ from ryecore.items.signing import find_files
 from ryecore.items.spaces import ItemSource, Spaces, locate, named
 from ryecore.items.verification import VerifiedItem
 from ryecore.policy import CallContext
+from ryecore.policy.permissions import check_capability
 from ryecore.state.exports import AttestedExport, ExportVerifier
 
 __all__ = ["VerifyAction", "VerifyReport", "verified_item"]
@@ -112,7 +113,7 @@ class VerifyAction:
             if (
                 ctx.capabilities is not None
             ):  # first, so that a caller that may not read the item learns nothing of it
-                check_capability("fetch", _named_by_model(ref), ctx)
+                check_capability("fetch", _named_by_model(ref), ctx.capabilities)
             source = self._source(ref)
             item = self._verifier.verify(source)
             if isinstance(item, AttestedExport):
@@ -136,7 +137,7 @@ class VerifyAction:
         place = own_space(self._spaces, space, "verified by a glob")
         for kind, path, relative in find_files(place, pattern):
             ref = ItemRef.of_file(kind, relative)
-            check_capability("fetch", ref, ctx)
+            check_capability("fetch", ref, ctx.capabilities)
             try:
                 item = self._verifier.verify(ItemSource(ref, path, place, relative))
             except RyeError as error:

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias, get_args
 
+from ryecore.errors import InputError
 from ryecore.frozen import frozen
+from ryecore.items.refs import ItemRef
 
 __all__ = [
     "ASK_KINDS",
@@ -22,6 +24,7 @@ __all__ = [
     "attenuate",
     "capability_of",
     "capability_to_ask",
+    "check_capability",
     "holds_any",
 ]
 
@@ -57,6 +60,23 @@ def allows(granted: Iterable[str], needed: str) -> bool:
     if needed.startswith("rye.sign."):
         return needed in set(granted)
     return any(pattern == needed or _matches(pattern, needed) for pattern in granted)
+
+
+def check_capability(action: Action, ref: ItemRef, granted: Iterable[str] | None) -> None:
+    """Check that an action on an item is granted; None, as the host has, grants every one.
+
+    Raises:
+        InputError: It isn't.
+    """
+    if granted is None:
+        return
+    needed = capability_of(action, ref.kind, ref.id)
+    if not allows(granted, needed):
+        raise InputError(
+            f"The caller lacks the capability {needed}.",
+            next_step="Grant it, or call something else.",
+            capability=needed,
+        )
 
 
 def holds_any(granted: Iterable[str], action: Action) -> bool:

@@ -75,7 +75,7 @@ def test_a_shell_tool_is_executed_without_the_parts_for_threads_graphs_and_model
         "state.object_places",
     }
     assert "policy.limits" not in modules
-    assert len(modules) < 85
+    assert len(modules) < 84
     assert everything.isdisjoint(
         {"sqlite3", "cattrs", "tomli_w", "importlib.metadata", "email", "decimal", "lzma"}
     )

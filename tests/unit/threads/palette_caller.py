@@ -7,13 +7,13 @@ from typing import Any
 from attrs import frozen
 
 from ryecore import ExecutionResult, Rye
-from ryecore.actions.approval import check_capability
 from ryecore.chain.model import ChainTrace, ValidChain
 from ryecore.errors import RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import named
 from ryecore.llm.parts import ToolCallPart
 from ryecore.policy import CallContext
+from ryecore.policy.permissions import check_capability
 from ryecore.runs.ports import Dispatcher, Fetched, Planned, Shown
 from ryecore.search.model import SearchResults
 from ryecore.search.walk import ItemListing
@@ -68,7 +68,7 @@ class RecordingDispatcher(Dispatcher):
         ctx: CallContext,
     ) -> Shown:
         found = ref if isinstance(ref, ItemRef) else named(ref, self.rye.spaces)
-        check_capability("execute", found, ctx)
+        check_capability("execute", found, ctx.capabilities)
         options = {"async_": async_, "model": model, "limits": limits, "muted_hooks": muted_hooks}
         self.forks.append((found, inputs, options, ctx))
         if isinstance(self.child, RyeError):
