@@ -1,6 +1,7 @@
 """Statements on a PostgreSQL server that the event loop awaits, without worker threads."""
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -281,3 +282,35 @@ async def test_rows_are_changed_though_their_table_has_got_another_column(
     other.execute("ALTER TABLE threads ADD COLUMN later bigint DEFAULT 7")
     await stop("after")
     assert (await store.registry.get_thread("after")).status == "cancelled"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.filterwarnings("ignore")  # of what was left in the event loop
+async def test_connections_of_an_event_loop_that_was_closed_under_its_statements_are_closed(
+    workspace: Workspace, state: str, other: Any
+) -> None:
+    address = f"{state}&application_name=abandoned"
+    store = ThreadStore.open(workspace.path(""), workspace.path("", "user"), state=address)
+    await run_to_end(store, "before")
+    await begun(store, "a")
+    hold = store.ledger.hold
+    async with anyio.create_task_group() as group:  # so that there are connections
+        for number in range(20):
+            group.start_soon(hold, "a", 1, number, HELD)
+
+    def run() -> None:
+        loop = asyncio.new_event_loop()
+        waiting = [loop.create_task(hold("a", 2, number, HELD)) for number in range(12)]
+        loop.run_until_complete(asyncio.sleep(0.1))
+        assert not any(one.done() for one in waiting)
+        loop.close()
+
+    with other.transaction():
+        other.execute("UPDATE accounts SET spend_own = spend_own")
+        await anyio.to_thread.run_sync(run)
+        gc.collect()
+    store.close()
+    mine = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'abandoned'"
+    with anyio.fail_after(10):
+        while other.execute(mine).fetchone() != (0,):
+            await anyio.sleep(0.01)

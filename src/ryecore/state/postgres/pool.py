@@ -80,15 +80,15 @@ class ConnectionPool:
 
     def give_back(self, session: Session) -> None:
         """Keep a connection for others, unless it is broken."""
-        if session.place is not None:
-            session.place.leave()
-            session.place = None
+        place, session.place = session.place, None
         status = session.connection.pgconn.transaction_status
         is_idle = status == psycopg.pq.TransactionStatus.IDLE
         if self._is_closed or session.was_cancelled or not is_idle:
             session.connection.close()
         else:
             self._idle.append(session)
+        if place is not None:
+            place.leave()  # which fails where its event loop is closed
 
     def close(self) -> None:
         """Close the connections. None is opened again."""
