@@ -47,12 +47,15 @@ class SqlRegistryQueries(ThreadRegistry):
     @override
     async def get_result(self, thread_id: str) -> object:
         rows = await self._database.fetch(
-            "SELECT body FROM results WHERE thread_id = ?", (thread_id,)
+            "SELECT threads.*, results.body FROM threads LEFT JOIN results USING (thread_id)"
+            " WHERE thread_id = ?",
+            (thread_id,),
         )
         if not rows:
-            await self.get_thread(thread_id)  # it must exist
-            return None
-        return result_of(thread_id, rows[0]["body"])
+            raise thread_not_found(thread_id)
+        record_of(rows[0])  # a damaged row has no result
+        body = rows[0]["body"]
+        return None if body is None else result_of(thread_id, body)
 
     @override
     async def list_active(self) -> tuple[ThreadRecord, ...]:
