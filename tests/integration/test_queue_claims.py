@@ -3,6 +3,8 @@
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
+from functools import partial
+from pathlib import Path
 
 import anyio
 import pytest
@@ -10,13 +12,16 @@ import pytest
 from ryecore import Rye
 from ryecore.actions.targets.queue_runs import queue_of
 from ryecore.actions.targets.run_log import LOG
+from ryecore.errors import StateUnreachable
 from ryecore.lillux.processes import ProcessId
 from ryecore.runs.queued_run import TakenRun
+from ryecore.state.postgres import pool
 from ryecore.state.store import ThreadStore
-from tests.postgres import needs_dbos, needs_server
+from tests.postgres import losing_answers, needs_dbos, needs_server
+from tests.queue_workers import write_remotes
 from tests.thread_host import PlannedWorkspace
 
-pytest.importorskip("psycopg", reason="needs the extra postgres")
+psycopg = pytest.importorskip("psycopg", reason="needs the extra postgres")
 pytestmark = [pytest.mark.anyio, needs_server, needs_dbos]
 
 ELSEWHERE = ProcessId("elsewhere", 1, 4242, 1)
@@ -111,3 +116,44 @@ async def test_a_run_that_was_asked_to_stop_after_it_was_taken_stops(
         await rye.cluster.carry_out(run_id, taken)
         assert (await store.look(run_id)).status == "cancelled"
         assert not (planned.root / "marks").exists()
+
+
+async def test_a_caller_whose_answer_was_lost_is_told_which_run_may_be_in_the_queue(
+    planned: PlannedWorkspace,
+    state: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool, "_MAX_OUTAGE_S", 0.1)
+    folder = state.partition("host=")[2].partition("&")[0]
+    between = tmp_path_factory.mktemp("between") / "server"
+    failed: list[StateUnreachable] = []
+    with losing_answers(Path(folder), between) as lose:
+        through = state.replace(folder, str(between))
+        write_remotes(planned.workspace, through)
+        async with planned.open(state=through) as rye:
+            start = partial(rye.start, "directive:acme/short", target="remote:queue")
+            await start()
+            with psycopg.connect(state.partition("&schema=")[0]) as other:
+                name = state.rpartition("=")[2]
+                other.execute(f"LOCK TABLE {name}.requests IN EXCLUSIVE MODE".encode())
+                async with anyio.create_task_group() as group:
+
+                    async def fail() -> None:
+                        with pytest.raises(StateUnreachable) as caught:
+                            await start()
+                        failed.append(caught.value)
+
+                    group.start_soon(fail)
+                    waits = "SELECT 1 FROM pg_locks WHERE NOT granted"
+                    with anyio.fail_after(10):
+                        while other.execute(waits).fetchone() is None:
+                            await anyio.sleep(0.01)
+                    lose(True)
+                    other.rollback()
+            lose(False)
+    (error,) = failed
+    run_id = str(error.facts["thread_id"])
+    assert f"rye threads show {run_id}" in error.next_step
+    async with planned.open(state=state) as rye:
+        assert run_id in [one.thread_id for one in await rye.threads.list()]

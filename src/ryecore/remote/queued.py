@@ -305,12 +305,19 @@ class QueuedRuns:
             recent=self._host.recent_ids,
             labels=ctx.labels,
             also=put,
+            on_unreachable=_warn_of_run,
         )
 
     def close(self) -> None:
         """Close the connections."""
         if self._client is not None:
             self._client.close()
+
+
+def _warn_of_run(run_id: str, problem: RyeError) -> None:
+    """Say which run may be carried out although its caller has an error."""
+    problem.facts = {**problem.facts, "thread_id": run_id}
+    problem.next_step += f" It may run all the same: rye threads show {run_id}"
 
 
 async def _take_back(store: ThreadStore, record: ThreadRecord, problem: BaseException) -> None:
@@ -324,8 +331,7 @@ async def _take_back(store: ThreadStore, record: ThreadRecord, problem: BaseExce
         await store.settle(run_id, "error", result, record.fence)
     except StateError:
         if isinstance(problem, RyeError):
-            problem.facts = {**problem.facts, "thread_id": run_id}
-            problem.next_step += f" It may run all the same: rye threads show {run_id}"
+            _warn_of_run(run_id, problem)
 
 
 def missing_dbos(problem: ModuleNotFoundError) -> RyeError | ModuleNotFoundError:
