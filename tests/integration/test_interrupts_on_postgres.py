@@ -303,6 +303,36 @@ async def test_a_run_is_ended_where_the_answer_that_it_is_registered_or_begun_wa
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_launched_thread_is_ended_where_the_answer_that_it_is_registered_was_lost(
+    workspace: Workspace, state: str, server: Server, tmp_path: Path
+) -> None:
+    planned = PlannedWorkspace(workspace)
+    planned.write("work", ["mark", {"text": "once"}])
+    planned.write("launched", ["mark", {"text": "once"}])
+    folder = state.partition("host=")[2].partition("&")[0]
+    with losing_answers(Path(folder), tmp_path / "between") as lose:
+        through = state.replace(folder, str(tmp_path / "between"))
+        async with planned.open(state=through) as rye:
+            assert (await rye.execute("directive:acme/work", thread="fork")).status == "success"
+            launch = partial(rye.execute, "directive:acme/launched", thread="fork", async_=True)
+            async with server.locking("LOCK TABLE threads IN EXCLUSIVE MODE"):
+                task = asyncio.ensure_future(launch())
+                await server.until(is_waiting=True)
+                (pid,) = server.waiting()
+                lose(True)
+            lives = "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
+            with anyio.fail_after(10):
+                while server.connection.execute(lives, (pid,)).rowcount:
+                    await anyio.sleep(0.01)
+            lose(False)
+            with pytest.raises(StateUnreachable):
+                await task
+            assert await rye.threads.list() == ()
+            ended = {one.status for one in await rye.threads.list(all=True)}
+            assert ended == {"completed", "error"}
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_thread_that_is_interrupted_before_it_begins_leaves_its_end_to_others(
     workspace: Workspace, state: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,9 +22,22 @@ from ryecore.actions.settings import Settings, missing_audit
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionPlan, ValidChain
 from ryecore.chain.trace import Trace
-from ryecore.errors import AlreadyStarted, InputError, ProcessError, RyeError, StateError
+from ryecore.errors import (
+    AlreadyStarted,
+    InputError,
+    ProcessError,
+    RyeError,
+    StateError,
+    StateUnreachable,
+)
 from ryecore.items.refs import ItemRef
-from ryecore.lillux.processes import ProcessId, ProcessSpec, kill_process, spawn_detached
+from ryecore.lillux.processes import (
+    ProcessId,
+    ProcessSpec,
+    current_process,
+    kill_process,
+    spawn_detached,
+)
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import held_cancellation, run_to_end
 from ryecore.policy.context import thread_variables
@@ -269,22 +282,36 @@ async def register_for_process(
     spawns = await spawn_limit(store, ctx.budget_account)
     start = request.start_key
     is_tool = request.ref.kind == "tool" and not is_graph
+    run_id = str(uuid.uuid4()) if is_tool else ""
+
+    def note_tried(tried_id: str, _: StateUnreachable) -> None:
+        nonlocal run_id
+        run_id = tried_id
+
     with held_cancellation() as held:
-        if is_tool:
-            run_id = str(uuid.uuid4())
-            await store.registry.register(
-                run_id,
-                str(request.ref),
-                ctx.budget_account,
-                start=start,
-                spawns=spawns,
-                labels=ctx.labels,
-            )
-        else:
-            record = await register_run(
-                store.registry, request, ctx.budget_account, spawns=spawns, labels=ctx.labels
-            )
-            run_id = record.thread_id
+        try:
+            if is_tool:
+                await store.registry.register(
+                    run_id,
+                    str(request.ref),
+                    ctx.budget_account,
+                    start=start,
+                    spawns=spawns,
+                    labels=ctx.labels,
+                )
+            else:
+                record = await register_run(
+                    store.registry,
+                    request,
+                    ctx.budget_account,
+                    spawns=spawns,
+                    labels=ctx.labels,
+                    on_unreachable=note_tried,
+                )
+                run_id = record.thread_id
+        except StateUnreachable as problem:
+            await run_to_end(partial(_end_if_registered, store, run_id, request, str(problem)))
+            raise
     async with _ended_by_failure(store, run_id, request):
         held.deliver()
         await store.prepare(run_id)
@@ -302,18 +329,33 @@ async def _ended_by_failure(
     try:
         yield
     except BaseException as problem:
-        item_id, why = str(request.ref), str(problem)
-        result: dict[str, object] = {"status": "error", "error": why, "item_id": item_id}
-        if request.graph.digest is not None:
-            from ryecore.graph.result import (  # noqa: PLC0415 - only for graphs
-                failure_document,
-                failure_result,
-            )
-
-            result = failure_result(item_id, failure_document(run_id, why))
+        result = _failure_of(run_id, request, str(problem))
         with suppress(StateError):  # it can't be written, or the process has ended the run
             await run_to_end(partial(store.settle, run_id, "error", result, 0))
         raise
+
+
+async def _end_if_registered(
+    store: "ThreadStore", run_id: str, request: RunRequest, why: str
+) -> None:
+    """End a run that this process has registered, although the answer was lost."""
+    with suppress(StateError):  # it wasn't, or its row can't be read yet
+        row = await store.registry.get_thread(run_id)
+        if row.owner == current_process():  # else the id was taken
+            await store.free_start_key(run_id)
+            await store.settle(run_id, "error", _failure_of(run_id, request, why), 0)
+
+
+def _failure_of(run_id: str, request: RunRequest, why: str) -> dict[str, object]:
+    """Return the result of a run whose process wasn't started."""
+    if request.graph.digest is None:
+        return {"status": "error", "error": why, "item_id": str(request.ref)}
+    from ryecore.graph.result import (  # noqa: PLC0415 - for graphs alone
+        failure_document,
+        failure_result,
+    )
+
+    return failure_result(str(request.ref), failure_document(run_id, why))
 
 
 def parent_variable(ctx: CallContext) -> dict[str, str]:
