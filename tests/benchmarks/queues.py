@@ -42,7 +42,7 @@ _PASSES = 3
 _FLOOR = "SQL, a thread"
 _GOAL = f"at most 2 times {_FLOOR}, by hand"
 _MANY = {
-    "ryecore": 100,
+    "ryecore": 300,
     "pydantic-ai on DBOS": 100,
     "DBOS": 300,
     "SQL": 1_000,
