@@ -24,7 +24,7 @@ __all__ = ["REF", "furnish"]
 REF: Final = "directive:acme/work"
 _MARKS: Final = "marks"
 _WHO: Final = '<input name="who" type="string" required="true">Whose mark it is.</input>'
-_FIRST_DEATH: Final = 70
+_FIRST_DEATH: Final = 60
 """While the run is followed."""
 
 

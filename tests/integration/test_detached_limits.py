@@ -5,15 +5,12 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import anyio
 import pytest
 
 from ryecore import Rye
-from ryecore.actions.threads import ThreadReport
 from ryecore.errors import InputError, StateError, ThreadNotFound
 from ryecore.lillux import ProcessResult, ProcessSpec, run_process, watch
 from ryecore.threads.result import StartedThread
@@ -24,9 +21,32 @@ from tests.workspace import Workspace
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 PATIENCE_S = 60
-SHUT = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"'
-APART = ("--user", "--map-root-user", "sh", "-c", SHUT, "sh")
-"""How `unshare` runs a command where the kernel lets its user watch nothing."""
+LIMITED = 'echo "$0" > /proc/sys/user/max_inotify_instances && exec "$@"'
+APART = ("--user", "--map-root-user", "sh", "-c", LIMITED)
+"""How `unshare` runs a command where the kernel lets its user watch as often as comes next."""
+
+WAITS = """
+import sys, anyio
+from pathlib import Path
+from ryecore import Rye
+
+async def main() -> None:
+    root = Path(sys.argv[1])
+    ended = []
+    async with Rye.open(root / "project", user_space=root / "user") as rye:
+        launched = await rye.execute(sys.argv[2], async_=True)
+
+        async def wait() -> None:
+            ended.append(await rye.threads.wait(launched.thread_id, timeout_s=60))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(200):
+                group.start_soon(wait)
+    print(*{report.status for report in ended}, len(ended))
+
+anyio.run(main)
+"""
+"""Launches a tool, and waits for it 200 times at once."""
 
 
 async def launch(rye: Rye, ref: str) -> str:
@@ -37,18 +57,19 @@ async def launch(rye: Rye, ref: str) -> str:
 
 async def unwatched(workspace: Workspace, *arguments: str) -> ProcessResult:
     """Run the `rye` command where the kernel lets its user watch nothing."""
-    rye: Sequence[str] = (
-        PYTHON,
-        "-m",
-        "ryecore.cli",
-        *arguments,
-        "--project",
-        str(workspace.project),
-    )
+    rye = ("-m", "ryecore.cli", *arguments, "--project", str(workspace.project))
+    return await limited(workspace, 0, *rye)
+
+
+async def limited(workspace: Workspace, most: int, *arguments: str) -> ProcessResult:
+    """Run Python where the kernel lets its user watch that often at once."""
+    probe = ProcessSpec("unshare", (*APART, "0", "true"), cwd="/", env={**os.environ})
+    if (await run_process(probe)).exit_code != 0:
+        pytest.skip("this user may not make user namespaces, whose limits can be set")
     return await run_process(
         ProcessSpec(
             "unshare",
-            (*APART, *rye),
+            (*APART, str(most), PYTHON, *arguments),
             cwd="/",
             env={**os.environ, **workspace.environ, "USER_SPACE": str(workspace.user),
                  "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -59,9 +80,6 @@ async def unwatched(workspace: Workspace, *arguments: str) -> ProcessResult:
 async def test_where_no_folder_can_be_watched_threads_run_are_waited_for_and_stopped(
     workspace: Workspace,
 ) -> None:
-    probe = ProcessSpec("unshare", (*APART, "true"), cwd="/", env={**os.environ})
-    if (await run_process(probe)).exit_code != 0:
-        pytest.skip("this user may not make user namespaces, whose limits can be set")
     for name, script in (("hi", "sleep 0.3; echo hello"), ("hang", "sleep 300")):
         workspace.shell(f"acme/{name}", script)
     threads = []
@@ -76,17 +94,11 @@ async def test_where_no_folder_can_be_watched_threads_run_are_waited_for_and_sto
 
 
 async def test_more_may_wait_for_a_thread_than_may_watch_its_folder(workspace: Workspace) -> None:
-    ended: list[ThreadReport] = []
-    async with workspace.open() as rye:
-        thread_id = await launch(rye, workspace.shell("acme/hi", "sleep 0.5; echo hello"))
-
-        async def wait() -> None:
-            ended.append(await rye.threads.wait(thread_id, timeout_s=PATIENCE_S))
-
-        async with anyio.create_task_group() as group:
-            for _ in range(200):
-                group.start_soon(wait)
-    assert [report.status for report in ended] == ["completed"] * 200
+    # In this process the waits would take every watch of this user, from other tests, too.
+    ref = workspace.shell("acme/hi", "sleep 0.5; echo hello")
+    root = str(workspace.project.parent)
+    done = await limited(workspace, 20, "-c", WAITS, root, ref)
+    assert done.stdout == b"completed 200\n", done.stderr.decode()
 
 
 async def test_state_that_is_removed_meanwhile_is_made_anew(workspace: Workspace) -> None:

@@ -1,6 +1,7 @@
 """Tools that report and ask while they run, and hostile ones; each is a process of its own."""
 
 import fcntl
+import gc
 import json
 import os
 import resource
@@ -453,6 +454,7 @@ def test_more_calls_than_there_are_files_for_wait(workspace: Workspace) -> None:
             for _ in range(100):
                 tasks.start_soon(call)
 
+    gc.collect()  # what earlier tests have left holds files, too
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 120, hard))
     try:
         anyio.run(call_all)
