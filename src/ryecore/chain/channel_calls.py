@@ -1,5 +1,6 @@
 """Calls of tools that report and ask: each gets a channel as soon as there is room for it."""
 
+import os
 import resource
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -36,7 +37,8 @@ class ChannelCalls:
         self._ask = ask
         self._folder = ChannelFolder()
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._places = anyio.CapacityLimiter(max(_LEAST_CHANNELS, most // _FILES_A_CHANNEL))
+        free = most - len(os.listdir("/proc/self/fd"))  # the host may have many open
+        self._places = anyio.CapacityLimiter(max(_LEAST_CHANNELS, free // _FILES_A_CHANNEL))
 
     async def run(
         self,
