@@ -14,7 +14,6 @@ from ryecore.convert.prometheus import Sample, render_metrics
 from ryecore.display.text import Rendered, StyledText, counted, duration, status_mark
 from ryecore.errors import InputError
 from ryecore.frozen import frozen
-from ryecore.runs.queued_run import TakenRun
 from ryecore.runs.tasks import Running
 from ryecore.state.owners import is_lost
 from ryecore.state.run_queue import QueueLoad, RunQueue, WorkerRecord
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from ryecore.actions.targets.handed_runs import HandedRuns
     from ryecore.actions.targets.remote_parts import RemoteParts
     from ryecore.errors import RyeError
+    from ryecore.runs.queued_run import TakenRun
     from ryecore.state.lazy_store import LazyThreadStore
     from ryecore.state.object_store import ObjectStore
 
@@ -282,7 +282,7 @@ class Cluster:
         """The runs that nodes hand to workers, at either end."""
         return self._remote.handed
 
-    async def carry_out(self, run_id: str, taken: TakenRun | None = None) -> None:
+    async def carry_out(self, run_id: str, taken: "TakenRun | None" = None) -> None:
         """Bring a run of a queue to its end, as a worker does; see `rye node work`.
 
         Args:

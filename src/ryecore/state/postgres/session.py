@@ -98,16 +98,7 @@ class Session:
         return self._named(await self._prepared.rows_awaited(sql, self._stored(parameters)))
 
     def _named(self, found: PreparedRows) -> list[NamedRow]:
-        names = found.columns
-        return [NamedRow(names, self._local(names, one)) for one in found.rows]
-
-    def _local(self, names: Mapping[str, int], values: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the values of a row, with its times by this machine's clock."""
-        local = [*values]
-        for place in (names[one] for one in _TIMES if one in names):
-            if local[place] is not None:
-                local[place] -= self._clock.ahead_s
-        return tuple(local)
+        return list(map(self._row_maker(found.columns), found.rows))
 
     def _stored(self, parameters: Sequence[Any]) -> list[Any]:
         ahead_s = self._clock.ahead_s
@@ -212,10 +203,14 @@ class Session:
 
     def _rows(self, cursor: "psycopg.Cursor[Any]") -> Callable[[Sequence[Any]], NamedRow]:
         result = cursor.pgresult
-        count = 0 if result is None else result.nfields
-        names = {}
-        if result is not None:  # `cursor.description` has more, and takes ten times as long
-            names = {(result.fname(place) or b"").decode(): place for place in range(count)}
+        if result is None:
+            return self._row_maker({})
+        # `cursor.description` has more than names, and takes ten times as long.
+        places = range(result.nfields)
+        return self._row_maker({(result.fname(one) or b"").decode(): one for one in places})
+
+    def _row_maker(self, names: Mapping[str, int]) -> Callable[[Sequence[Any]], NamedRow]:
+        """Return what makes rows of values, with their times by this machine's clock."""
         times = [names[one] for one in _TIMES if one in names]
 
         def make(values: Sequence[Any]) -> NamedRow:
