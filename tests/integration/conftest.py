@@ -1,9 +1,11 @@
 """What the integration tests share."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from ryecore.state.store import ThreadStore
 from tests.postgres import own_schema
 from tests.queue_workers import Workers, write_remotes
 from tests.thread_host import PlannedWorkspace
@@ -23,6 +25,23 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[Hosts]:
 def state(postgres_address: str) -> str:
     """The address of a schema of the test's own."""
     return own_schema(postgres_address)
+
+
+@pytest.fixture
+def store(workspace: Workspace, state: str) -> Iterator[ThreadStore]:
+    """The threads of a workspace."""
+    opened = ThreadStore.open(workspace.path(""), workspace.path("", "user"), state=state)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def other(state: str) -> Iterator[Any]:
+    """Somebody else's connection to the same schema."""
+    psycopg = pytest.importorskip("psycopg", reason="needs the extra postgres")
+    address, _, schema = state.partition("&schema=")
+    with psycopg.connect(address, autocommit=True, options=f"-c search_path={schema}") as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -40,14 +40,6 @@ def state(postgres_address: str) -> str:
     return f"{schema}&application_name={schema.rpartition('=')[2]}"
 
 
-@pytest.fixture
-def store(workspace: Workspace, state: str) -> Iterator[ThreadStore]:
-    """The threads of a workspace."""
-    opened = ThreadStore.open(workspace.path(""), workspace.path("", "user"), state=state)
-    yield opened
-    opened.close()
-
-
 class Server:
     """Somebody else's connection, which has locked what an operation needs."""
 

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,35 +19,13 @@ from ryecore.state.owners import LEASE_S
 from ryecore.state.record_log import RecordLog
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile
-from tests.postgres import needs_server, own_schema
+from tests.postgres import needs_server
 from tests.workspace import Workspace
 
 psycopg = pytest.importorskip("psycopg", reason="needs the extra postgres")
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops, needs_server]
 
 HELD, SPENT = Amount(10, 10), Amount(4, 5)
-
-
-@pytest.fixture
-def state(postgres_address: str) -> str:
-    """The address of a schema of the test's own."""
-    return own_schema(postgres_address)
-
-
-@pytest.fixture
-def store(workspace: Workspace, state: str) -> Iterator[ThreadStore]:
-    """The threads of a workspace."""
-    opened = ThreadStore.open(workspace.path(""), workspace.path("", "user"), state=state)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def other(state: str) -> Iterator[Any]:
-    """Somebody else's connection to the same schema."""
-    address, _, schema = state.partition("&schema=")
-    with psycopg.connect(address, autocommit=True, options=f"-c search_path={schema}") as opened:
-        yield opened
 
 
 async def begun(store: ThreadStore, thread_id: str) -> RecordLog:

@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from ryecore.policy.budget import Amount, Settlement
 from ryecore.state.model import Cost
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile
-from tests.postgres import losing_answers, needs_server, own_schema
+from tests.postgres import losing_answers, needs_server
 from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
 
@@ -49,26 +48,12 @@ anyio.run(main)
 
 
 @pytest.fixture
-def state(postgres_address: str) -> str:
-    """The address of a schema of the test's own."""
-    return own_schema(postgres_address)
-
-
-@pytest.fixture
 def planned(workspace: Workspace, state: str) -> PlannedWorkspace:
     """A workspace whose processes keep their state on the server."""
     workspace.environ["RYE_STATE"] = state
     planned = PlannedWorkspace(workspace)
     planned.write("work", ["mark", {"text": "once"}], ["gate", {"name": "work"}])
     return planned
-
-
-@pytest.fixture
-def other(workspace: Workspace, state: str) -> Iterator[Any]:
-    """Somebody else's connection to the same schema."""
-    address, _, schema = state.partition("&schema=")
-    with psycopg.connect(address, autocommit=True, options=f"-c search_path={schema}") as opened:
-        yield opened
 
 
 def elsewhere(planned: PlannedWorkspace) -> PlannedWorkspace:

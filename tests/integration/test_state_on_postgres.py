@@ -5,7 +5,6 @@ import signal
 import subprocess
 import time
 import traceback
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from ryecore.state.postgres.budget_functions import BUDGET_FUNCTIONS
 from ryecore.state.postgres.database import PostgresDatabase
 from ryecore.state.postgres.schema import MIGRATIONS
 from ryecore.state.store import ThreadStore
-from tests.postgres import needs_server, own_schema
+from tests.postgres import needs_server
 from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
 
@@ -55,34 +54,12 @@ PASSWORD = "p4ss-0f-Nobody"
 
 
 @pytest.fixture
-def state(postgres_address: str) -> str:
-    """The address of a schema of the test's own."""
-    return own_schema(postgres_address)
-
-
-@pytest.fixture
 def planned(workspace: Workspace, state: str) -> PlannedWorkspace:
     """A workspace whose processes keep their state on the server."""
     workspace.environ["RYE_STATE"] = state
     planned = PlannedWorkspace(workspace)
     planned.write("work", ["mark", {"text": "once"}], ["gate", {"name": "work"}])
     return planned
-
-
-@pytest.fixture
-def store(workspace: Workspace, state: str) -> Iterator[ThreadStore]:
-    """The threads of a workspace."""
-    opened = ThreadStore.open(workspace.path(""), workspace.path("", "user"), state=state)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def other(workspace: Workspace, state: str) -> Iterator[Any]:
-    """Somebody else's connection to the same database."""
-    address, _, schema = state.partition("&schema=")
-    with psycopg.connect(address, autocommit=True, options=f"-c search_path={schema}") as opened:
-        yield opened
 
 
 def rye(planned: PlannedWorkspace, *arguments: str, **environ: str) -> str:

@@ -104,7 +104,9 @@ async def test_a_listener_that_has_nobody_left_to_accept_is_waited_at_again(
         monkeypatch.setattr(anyio, "wait_readable", ready)
         expected = "code=mine&state=own"
         async with logging_in(loopback, expected), httpx2.AsyncClient() as browser:
-            await browser.get(f"{loopback.redirect_uri}?{expected}")
+            page = await browser.get(f"{loopback.redirect_uri}?{expected}")
+            assert "close this window" in page.text
+    assert not is_first
 
 
 def test_what_is_no_scope_is_refused() -> None:
